@@ -8,7 +8,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import select
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,8 @@ CHUNK_TOKENS = 256
 LAYERS, HEADS, HEAD_SIZE = 4, 4, 64
 CHUNKS = 5
 ANSWER_SECONDS = 60
+# How long a look-up leases what it finds, by default, and a little more.
+LEASE_SECONDS = 5.5
 DEVICE_REFUSAL = "No supported cpu connector found."
 
 
@@ -62,6 +67,13 @@ def key(number: int) -> Any:
     from lmcache.utils import CacheEngineKey
 
     return CacheEngineKey("tiny", 1, 0, number, torch.bfloat16)
+
+
+class Chunk:
+    """As much of LMCache's memory objects as its L2 adapters use."""
+
+    def __init__(self, content: bytes) -> None:
+        self.byte_array = memoryview(bytearray(content))
 
 
 class Runs:
@@ -121,6 +133,59 @@ class Runs:
         self.outcome.equal("look-up client: the tokens of two chunks", client.lookup(tokens), 2 * CHUNK_TOKENS)
         store.close()
 
+    def l2_adapter(self) -> None:
+        """Moves objects through the L2 adapter that LMCache's multi-process mode makes of our connector."""
+        from lmcache.v1.distributed.api import ObjectKey
+        from lmcache.v1.distributed.l2_adapters.factory import create_l2_adapter
+        from lmcache.v1.distributed.l2_adapters.native_plugin_l2_adapter import NativePluginL2AdapterConfig
+
+        named = {"module_path": "mooncake.lmcache", "class_name": "StoreConnector"}
+        parameters = {"master_server_addr": self.pool.master_address}
+        adapter = create_l2_adapter(NativePluginL2AdapterConfig.from_dict({**named, "adapter_params": parameters}))
+        keys = [
+            ObjectKey(bytes([number] * 32), "tiny", 0, cache_salt="salt" * (number % 2)) for number in range(CHUNKS)
+        ]
+        chunks = [Chunk(os.urandom(100_000 + number)) for number in range(CHUNKS)]
+        ends = [adapter.get_store_event_fd(), adapter.get_lookup_and_lock_event_fd(), adapter.get_load_event_fd()]
+        waiting = select.poll()
+
+        def result(end: int, query: Callable[[], Any]) -> Any:
+            waiting.register(ends[end], select.POLLIN)
+            found = query()
+            while found is None or found == {}:
+                assert waiting.poll(1000 * ANSWER_SECONDS), "the task does not end"
+                found = query()
+            waiting.unregister(ends[end])
+            return found
+
+        def found(task: int) -> list[bool]:
+            bits = result(1, lambda: adapter.query_lookup_and_lock_result(task))
+            return [bits.test(number) for number in range(CHUNKS)]
+
+        self.outcome.equal(
+            "L2: nothing is there", found(adapter.submit_lookup_and_lock_task(keys, {})), [False] * CHUNKS
+        )
+        task = adapter.submit_store_task(keys[1:], chunks[1:])
+        stored = result(0, adapter.pop_completed_store_tasks)[task]
+        lengths = sum(len(chunk.byte_array) for chunk in chunks[1:])
+        self.outcome.equal("L2: stored", (stored.is_successful(), stored.bytes_transferred()), (True, lengths))
+        there = [False] + [True] * (CHUNKS - 1)
+        self.outcome.equal("L2: found", found(adapter.submit_lookup_and_lock_task(keys, {})), there)
+        loaded = [Chunk(bytes(len(chunk.byte_array))) for chunk in chunks]
+        task = adapter.submit_load_task(keys, loaded)
+        bits = result(2, lambda: adapter.query_load_result(task))
+        self.outcome.equal("L2: loaded", [bits.test(number) for number in range(CHUNKS)], there)
+        equal = [here.byte_array == chunk.byte_array for here, chunk in zip(loaded, chunks, strict=True)]
+        self.outcome.equal("L2: bytes", equal, there)
+        adapter.submit_unlock(keys)
+        deadline = time.monotonic() + ANSWER_SECONDS
+        # Nothing is removed before its lease ends.
+        while any(found(adapter.submit_lookup_and_lock_task(keys, {}))) and time.monotonic() < deadline:
+            time.sleep(LEASE_SECONDS)
+            adapter.delete(keys)
+        self.outcome.equal("L2: deleted", adapter.get_usage().total_bytes_used, 0)
+        adapter.close()
+
     def in_vllm(self) -> None:
         """Checks why LMCache does not run in vLLM on the CPU: it has no connector for the KV cache of that device."""
         from lmcache.utils import EngineType
@@ -147,6 +212,7 @@ def main() -> None:
         outcome.section("connector, plain chunks", lambda: runs.connector(save_chunk_meta=False))
         outcome.section("connector, chunks with a header", lambda: runs.connector(save_chunk_meta=True))
         outcome.section("look-up client", runs.lookup)
+        outcome.section("L2 adapter of the multi-process mode", runs.l2_adapter)
         outcome.section("inside of vLLM", runs.in_vllm)
     outcome.write(arguments.out)
     # Ends LMCache's threads, which would keep the process alive.

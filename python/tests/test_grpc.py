@@ -33,11 +33,12 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 class Caller:
     """A gRPC connection to a master: a client of the pool."""
 
-    def __init__(self, schema: Any, master: str, token: str = "") -> None:
+    def __init__(self, schema: Any, master: str, token: str = "", tenant: str = "") -> None:
         # A subchannel of its own, since connections with the same address are shared otherwise.
         self.channel = grpc.insecure_channel(master, options=[("grpc.use_local_subchannel_pool", 1)])
         self.schema = schema
-        self.metadata = [("authorization", f"Bearer {token}")] if token else []
+        named = {"authorization": token and f"Bearer {token}", "x-mooncake-tenant": tenant}
+        self.metadata = [(name, value) for name, value in named.items() if value]
 
     def call(self, method: str, **fields: Any) -> Any:
         request = getattr(self.schema, f"{method}Request")(**fields)
@@ -240,3 +241,30 @@ def test_a_standby_says_which_master_leads(schema: Any, tmp_path: Path) -> None:
             caller.channel.close()
         for master in masters:
             master.stop()
+
+
+def test_a_call_is_about_the_tenant_that_its_metadata_name(schema: Any, cluster: Cluster, store: Any) -> None:
+    blue = store.for_tenant("blue")
+    assert (store.put("one", b"own"), blue.put("one", b"blue's"), blue.put("two", b"2")) == (0, 0, 0)
+    callers = {name: Caller(schema, cluster.master_address, tenant=name) for name in ("", "blue", "red", "_x")}
+    try:
+        lengths = {}
+        for name in ("", "blue", "red"):
+            found = callers[name].call("GetReplicaListByRegex", key_regex=".*").object_map
+            lengths[name] = {key: replicas.replica_list[0].handles[0].size for key, replicas in found.items()}
+        assert lengths == {"": {"one": 3}, "blue": {"one": 6, "two": 1}, "red": {}}
+        assert callers["red"].call("GetReplicaList", key="one").status_code == NOT_FOUND
+        assert callers["blue"].call("Remove", key="two").status_code == 0
+        assert callers["blue"].put_start("two", 7).status_code == 0
+        assert callers[""].call("PutEnd", key="two").status_code == NOT_FOUND
+        assert callers["blue"].call("PutEnd", key="two").status_code == 0
+        assert (store.is_exist("two"), blue.is_exist("two")) == (0, 1)
+        assert callers["red"].call("RemoveByRegex", key_regex="o").removed_count == 0
+        assert store.is_exist("one") == 1
+        with pytest.raises(grpc.RpcError) as refused:
+            callers["_x"].call("GetReplicaList", key="one")
+        assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        assert "x-mooncake-tenant: a tenant has a name" in refused.value.details()
+    finally:
+        for caller in callers.values():
+            caller.channel.close()

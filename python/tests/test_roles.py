@@ -109,6 +109,34 @@ def test_each_token_allows_what_its_line_says(cluster: GuardedCluster, monkeypat
         assert result != 0, f"{token} is for the admin server alone"
 
 
+def test_a_token_for_tenants_names_no_other(
+    cluster: GuardedCluster, roles_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roles_file.write_text(roles_file.read_text() + "read,write tenants=blue,red token-tenants\n")
+    all_tenants = cluster.store()
+    assert (all_tenants.put("key", b"own"), all_tenants.for_tenant("blue").put("key", b"blue")) == (0, 0)
+    wait_until(lambda: cluster.ask("/get_all_keys?tenant_id=blue", "token-tenants") == 200, 20, "the token is known")
+    result, store = store_with(cluster, monkeypatch, "token-tenants")
+    assert result == 0
+    blue, red = (store.for_tenant(name) for name in ("blue", "red"))
+    wait_until(lambda: blue.get("key") == b"blue", 20, "the node knows the token, too")
+    assert (red.put("new", b"red"), red.get("new")) == (0, b"red")
+    assert blue.query_by_regex(".*").keys() == {"key"}
+    for tenant in ("default", "green"):
+        other = store.for_tenant(tenant)
+        assert (other.get("key"), other.put("key", b"x"), other.is_exist("key")) == (b"", DENIED, DENIED), tenant
+        assert (other.remove("key", True), other.remove_all(True), other.remove_by_regex(".", True)) == (DENIED,) * 3
+    assert (all_tenants.get("key"), blue.remove_all(True)) == (b"own", 1)
+    for path in PATHS["read"]:
+        joint = "&" if "?" in path else "?"
+        assert cluster.ask(path, "token-tenants") == 403, path
+        assert cluster.ask(f"{path}{joint}tenant_id=green", "token-tenants") == 403, path
+        assert cluster.ask(f"{path}{joint}tenant_id=red", "token-tenants") in (200, 404), path
+    for path in PATHS["metrics"] + PATHS["admin"]:
+        assert cluster.ask(path, "token-tenants") == 403, path
+    wait_until(lambda: "for tenants blue,red" in cluster.master.output(), 20, "the master logs what the token allows")
+
+
 def test_only_who_knows_the_secret_of_the_pool_lends(cluster: GuardedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     before = cluster.segments()
     for role in ROLES:

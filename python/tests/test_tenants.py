@@ -100,6 +100,27 @@ def test_a_store_is_viewed_for_another_tenant(shared: Cluster) -> None:
         MooncakeDistributedStore().for_tenant("blue")
 
 
+def test_a_store_that_names_no_tenant_has_that_of_the_environment(
+    shared: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOONCAKE_TENANT_ID", "surroundings")
+    address = ("localhost", "P2PHANDSHAKE", 0, 16 * MIB, "tcp", "", shared.master_address)
+    named = {
+        "local_hostname": "localhost",
+        "metadata_server": "P2PHANDSHAKE",
+        "master_server_addr": shared.master_address,
+    }
+    positional, by_dict, default = (MooncakeDistributedStore() for _ in range(3))
+    shared.stores += [positional, by_dict, default]
+    assert (positional.setup(*address), by_dict.setup({**named, "global_segment_size": "0"})) == (0, 0)
+    assert default.setup(*address, tenant_id="default") == 0
+    assert positional.put("e", b"value") == 0
+    assert (by_dict.get("e"), default.is_exist("e")) == (b"value", 0)
+    assert store_of(shared, "surroundings").get("e") == b"value"
+    monkeypatch.setenv("MOONCAKE_TENANT_ID", "_x")
+    assert MooncakeDistributedStore().setup(*address) == -600
+
+
 def test_rest_requests_name_their_tenant(shared: Cluster) -> None:
     api = Api()
     api.service.store = store_of(shared, "")

@@ -11,7 +11,7 @@ use mooncake_client::{
 use mooncake_engine::EngineConfig;
 use mooncake_host_pool::{HostPool, HostPoolAddress};
 use mooncake_tls::TlsConfig;
-use mooncake_types::{DEFAULT_TENANT, FailureDomains, PrefetchLimits, Tenant};
+use mooncake_types::{FailureDomains, PrefetchLimits, Tenant};
 
 use crate::pool_client::PoolClient;
 use crate::protocol::warn_of_protocol;
@@ -53,8 +53,8 @@ pub struct Setup {
     pub rdma_devices: String,
     /// The address of the master, a coordinator, or a pool without a master.
     pub master_server_addr: String,
-    /// The tenant whose keys the calls name; empty for the default one.
-    pub tenant_id: String,
+    /// The tenant whose keys the calls name, empty for the default one; `None` leaves it to the environment.
+    pub tenant_id: Option<String>,
     /// The port of the HTTP server; `None` for no server.
     pub http_port: Option<u64>,
     /// The file of the segment; `None` leaves it to the environment.
@@ -91,7 +91,7 @@ impl Default for Setup {
             protocol: "tcp".to_owned(),
             rdma_devices: String::new(),
             master_server_addr: DEFAULT_MASTER.to_owned(),
-            tenant_id: DEFAULT_TENANT.to_owned(),
+            tenant_id: None,
             http_port: None,
             segment_path: None,
             segment_reset: false,
@@ -191,9 +191,7 @@ impl Setup {
     fn store_config(&self) -> Result<StoreConfig, SetupError> {
         self.check_sizes()?;
         self.check_protocol()?;
-        let tenant = Tenant::named(&self.tenant_id).map_err(|wrong| {
-            SetupError::wrong("tenant_id", format!("{:?}: {wrong}", self.tenant_id))
-        })?;
+        let tenant = self.tenant_id.as_deref().map(named_tenant).transpose()?;
         warn_of(&self.ignored);
         let mut environment = StoreConfig::from_env().map_err(SetupError::Environment)?;
         if self.protocol == RDMA && !is_tcp_forced() {
@@ -214,7 +212,7 @@ impl Setup {
             drain_timeout: self.drain_timeout.unwrap_or(environment.drain_timeout),
             local_hostname: self.local_hostname.clone(),
             master: self.master_server_addr.clone(),
-            tenant,
+            tenant: tenant.unwrap_or(environment.tenant),
             segment_bytes: self.global_segment_size,
             local_buffer_bytes: self.local_buffer_size,
             http: self.http()?,
@@ -281,6 +279,11 @@ impl Setup {
         }
         Ok(())
     }
+}
+
+fn named_tenant(name: &str) -> Result<Tenant, SetupError> {
+    Tenant::named(name)
+        .map_err(|wrong| SetupError::wrong("tenant_id", format!("{name:?}: {wrong}")))
 }
 
 /// The truth value that a word names, as in the C++ package.

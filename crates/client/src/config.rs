@@ -8,7 +8,7 @@ use mooncake_transfer::{
     EnvError, FabricOptions, HotCacheConfig, Transports, Variables, VerbsOptions, Way,
     tls_of_variables, token_of_variables,
 };
-use mooncake_types::{BusyWait, FailureDomains, PrefetchLimits, Tenant};
+use mooncake_types::{BusyWait, FailureDomains, NotATenant, PrefetchLimits, Tenant};
 
 use crate::hot_cache;
 use crate::offload_config::OffloadConfig;
@@ -185,7 +185,7 @@ impl StoreConfig {
     ///   `MOONCAKE_PUT_WAIT_MS` (milliseconds), `MOONCAKE_BUSY_POLL_US` (microseconds),
     /// - `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`, `MOONCAKE_ADVERTISE_ADDRESS`, `MC_STORE_CLIENT_MIN_PORT`,
     ///   `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_DOMAIN`, `MOONCAKE_TRANSPORTS`, `MOONCAKE_FABRIC_PROVIDER`, `MC_LIBFABRIC_PATH`,
-    /// - `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN` or `MOONCAKE_AUTH_TOKEN_FILE`, `MOONCAKE_AUTH_ROLES_FILE`,
+    /// - `MC_STORE_CLUSTER_ID`, `MOONCAKE_TENANT_ID`, `MOONCAKE_AUTH_TOKEN` or `MOONCAKE_AUTH_TOKEN_FILE`, `MOONCAKE_AUTH_ROLES_FILE`,
     /// - those of [`TlsConfig::from_variables`],
     /// - `MOONCAKE_SEGMENT_PATH`, `MOONCAKE_SEGMENT_RESET`, `MOONCAKE_ROUTE_CACHE` (0 or 1),
     /// - of the hot cache, `MC_STORE_LOCAL_HOT_CACHE_SIZE`, `MC_STORE_LOCAL_HOT_BLOCK_SIZE` (bytes),
@@ -254,6 +254,9 @@ impl StoreConfig {
         let domains = variables.parse("MOONCAKE_DOMAIN", FailureDomains::WANTED, domains)?;
         config.domains = domains.unwrap_or(config.domains);
         config.cluster_id = variables.text("MC_STORE_CLUSTER_ID").unwrap_or(config.cluster_id);
+        let tenant = |name: &str| Tenant::named(name).ok();
+        let tenant = variables.parse("MOONCAKE_TENANT_ID", NotATenant::WANTED, tenant)?;
+        config.tenant = tenant.unwrap_or(config.tenant);
         config.auth_token = token_of_variables(|name| variables.text(name))?;
         config.roles_file = variables.text("MOONCAKE_AUTH_ROLES_FILE").map(PathBuf::from);
         config.tls = tls_of_variables(|name| variables.text(name))?;
@@ -327,6 +330,7 @@ mod tests {
             ("MOONCAKE_ADVERTISE_ADDRESS", "outside.example:7"),
             ("MOONCAKE_DOMAIN", "rack=r7, zone=east"),
             ("MC_STORE_CLUSTER_ID", "blue"),
+            ("MOONCAKE_TENANT_ID", "red"),
             ("MOONCAKE_AUTH_TOKEN", "secret"),
             ("MC_STORE_CLIENT_MIN_PORT", "20000"),
             ("MC_STORE_CLIENT_MAX_PORT", "20010"),
@@ -352,6 +356,7 @@ mod tests {
             advertise_address: Some("outside.example:7".to_owned()),
             domains: "rack=r7,zone=east".parse().expect("two domains"),
             cluster_id: "blue".to_owned(),
+            tenant: Tenant::named("red").expect("a name"),
             auth_token: "secret".to_owned(),
             ports: 20_000..=20_010,
             busy_poll: Duration::ZERO,
@@ -392,6 +397,7 @@ mod tests {
             ("MOONCAKE_PUT_WAIT_MS", "8s", "a whole number of milliseconds"),
             ("MC_STORE_CLIENT_MIN_PORT", "70000", "a port from 1 to 65535"),
             ("MOONCAKE_BUSY_POLL_US", "1001", BusyWait::WANTED),
+            ("MOONCAKE_TENANT_ID", "_all", NotATenant::WANTED),
             ("MOONCAKE_ROUTE_CACHE", "2", "0 or 1"),
             ("MOONCAKE_SEGMENT_RESET", "perhaps", "0 or 1"),
             (

@@ -153,6 +153,7 @@ const NO_EFFECT: &[NoEffect] = &[
         &["rpc_thread_num", "max_threads", "handler_worker_thread_num"],
         "one thread serves all requests",
     ),
+    row(&["MOONCAKE_STORE_BACKEND"], "this package has one backend"),
     row(&["MC_FORCE_SHM"], "processes of one host share memory by themselves"),
     row(
         &["MOONCAKE_HOST_ID"],
@@ -351,6 +352,7 @@ mod tests {
             "MC_STORE_HCA_NUMA_SEGMENTS",
             "MC_STORE_NUMA_SOCKET_ID",
             "MOONCAKE_HOST_ID",
+            "MOONCAKE_STORE_BACKEND",
             "MOONCAKE_DFS_ROOT_DIR",
             "MOONCAKE_OFFLOAD_FLUSH_PARTIAL_BUCKETS",
             "MOONCAKE_S3_BUCKET",

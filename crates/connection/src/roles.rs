@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use mooncake_types::{Rights, limits};
+use mooncake_types::{Access, NotATenant, Rights, Tenant, limits};
 use tracing::{info, warn};
 
 /// How often the file is looked at, at most.
@@ -17,14 +17,18 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Longest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
+/// Begins the word that binds a token to tenants.
+const TENANTS: &str = "tenants=";
+
 /// Most tokens in a file. Each greeting is compared with all of them.
 const MAX_TOKENS: usize = 1000;
 
 /// Tokens, and what those may do who know them.
-pub type Tokens = Arc<[(String, Rights)]>;
+pub type Tokens = Arc<[(String, Access)]>;
 
-/// A file with a line for each token: what its holder may do, and the token, as in `read,write SECRET`. Empty lines and
-/// those that begin with `#` say nothing. It is read again when it changes.
+/// A file with a line for each token: what its holder may do, the tenants whose keys it may name if those are not all,
+/// and the token, as in `read,write tenants=blue,red SECRET`. Empty lines and those that begin with `#` say nothing. It is
+/// read again when it changes.
 #[derive(Clone)]
 pub struct Roles(Arc<RolesFile>);
 
@@ -125,17 +129,33 @@ fn load(path: &Path) -> Result<Tokens, RolesError> {
 }
 
 /// Reads a line. The error does not repeat it, since it holds a secret.
-fn parse(line: &str) -> Result<(String, Rights), String> {
-    let (rights, token) = line
-        .split_once(char::is_whitespace)
-        .ok_or("it must be what the holder may do, and then the token")?;
+fn parse(line: &str) -> Result<(String, Access), String> {
+    let incomplete = "it must be what the holder may do, and then the token";
+    let (rights, rest) = line.split_once(char::is_whitespace).ok_or(incomplete)?;
     let rights = rights.parse::<Rights>().map_err(|_| {
         "it begins with something else than read, write, admin, metrics or all, with commas between them"
     })?;
-    match token.trim() {
-        token if token.len() <= limits::MAX_NAME_BYTES => Ok((token.to_owned(), rights)),
-        _ => Err(format!("the token has more than {} bytes", limits::MAX_NAME_BYTES)),
+    let rest = rest.trim_start();
+    let (access, token) = match rest.strip_prefix(TENANTS) {
+        None => (Access::of(rights), rest),
+        Some(bound) => {
+            let (names, token) = bound.split_once(char::is_whitespace).ok_or(incomplete)?;
+            (within(rights, names)?, token.trim_start())
+        }
+    };
+    match token.len() <= limits::MAX_NAME_BYTES {
+        true => Ok((token.to_owned(), access)),
+        false => Err(format!("the token has more than {} bytes", limits::MAX_NAME_BYTES)),
     }
+}
+
+/// What a token allows that is bound to the tenants of these names.
+fn within(rights: Rights, names: &str) -> Result<Access, String> {
+    let named = |name: &str| if name.is_empty() { Err(NotATenant) } else { Tenant::named(name) };
+    let tenants = names.split(',').map(named).collect::<Result<_, _>>();
+    let tenants = tenants.map_err(|wrong| format!("{TENANTS} names no tenant: {wrong}"))?;
+    Access::within(rights, tenants)
+        .map_err(|_| format!("a token with {TENANTS} has no other rights than read and write"))
 }
 
 #[cfg(test)]
@@ -155,9 +175,22 @@ mod tests {
     fn a_line_gives_a_token_its_rights() {
         let path = file("roles", "# engines\nread,write  one \n\nmetrics two\n", 0o600);
         let roles = Roles::open(&path).expect("a good file");
-        let expected =
-            [("one".to_owned(), Rights::READ | Rights::WRITE), ("two".to_owned(), Rights::METRICS)];
-        assert_eq!(*roles.tokens(), expected);
+        let (one, two) = (Access::of(Rights::READ | Rights::WRITE), Access::of(Rights::METRICS));
+        assert_eq!(*roles.tokens(), [("one".to_owned(), one), ("two".to_owned(), two)]);
+        fs::remove_file(path).expect("it is there");
+    }
+
+    #[test]
+    fn a_line_binds_a_token_to_tenants() {
+        let path =
+            file("bound-roles", "read  tenants=blue,default \t one\nread tenants= two", 0o600);
+        let error = Roles::open(&path).expect_err("a tenant has a name").to_string();
+        assert!(error.contains("line 2: tenants= names no tenant"), "{error}");
+        fs::write(&path, "read  tenants=blue,default \t one").expect("our own file");
+        let roles = Roles::open(&path).expect("a good file");
+        let tenants = ["blue", "default"].map(|name| Tenant::named(name).expect("a name"));
+        let bound = Access::within(Rights::READ, tenants.to_vec()).expect("it may be bound");
+        assert_eq!(*roles.tokens(), [("one".to_owned(), bound)]);
         fs::remove_file(path).expect("it is there");
     }
 
@@ -167,6 +200,9 @@ mod tests {
             ("read secret", 0o622, "other users may write it"),
             ("secret", 0o600, "line 1: it must be what"),
             ("# a\nsecret secret", 0o600, "line 2: it begins with something else"),
+            ("read tenants=blue", 0o600, "line 1: it must be what"),
+            ("all tenants=blue secret", 0o600, "no other rights than read and write"),
+            ("read tenants=blue,_x secret", 0o600, "a tenant has a name"),
             ("# nothing", 0o600, "it holds no token"),
         ] {
             let path = file("wrong-roles", text, mode);

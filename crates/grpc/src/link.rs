@@ -30,7 +30,7 @@ pub(crate) struct Link {
     client: ClientId,
     /// The connection to the master. A call takes it out, so that one that was cancelled is not used again.
     master: Mutex<MasterLink>,
-    /// The versions of the puts that were started, by key.
+    /// The versions of the puts that were started, by stored key.
     puts: std::sync::Mutex<HashMap<String, Version>>,
     pub(crate) segments: LentSegments,
 }
@@ -154,7 +154,7 @@ impl Link {
         }
     }
 
-    /// The versions of the puts that were started, by key.
+    /// The versions of the puts that were started, by stored key.
     pub(crate) fn puts(&self) -> std::sync::MutexGuard<'_, HashMap<String, Version>> {
         self.puts.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,6 @@
 //! The eight calls.
 
+use std::fmt;
 use std::sync::Arc;
 
 use mooncake_ops::{
@@ -24,6 +25,9 @@ use crate::replicas::{complete, granted, list};
 /// Most objects that one answer describes.
 const MAX_FOUND: usize = 65_536;
 
+/// The name of the tenant in the metadata of a call, as in the REST service.
+const TENANT: &str = "x-mooncake-tenant";
+
 /// How long a put may take before the master may discard it. The master's own limit may be shorter.
 const PUT_TTL_MS: u64 = 30_000;
 
@@ -31,10 +35,11 @@ pub(crate) struct MasterCalls;
 
 type Answer<T> = Result<Response<T>, Status>;
 
-/// Makes a call as the client of its connection, on a task of this thread. A caller that goes away does not end it.
+/// Makes a call as the client of its connection, on a task of this thread. A caller that goes away does not end it. The
+/// call names keys of the tenant.
 async fn served<Q, A, F>(
     request: Request<Q>,
-    call: impl FnOnce(Arc<Link>, Q) -> F + Send + 'static,
+    call: impl FnOnce(Arc<Link>, Tenant, Q) -> F + Send + 'static,
 ) -> Answer<A>
 where
     Q: Send + 'static,
@@ -44,10 +49,11 @@ where
     let link = request.extensions().get::<Arc<Link>>().cloned();
     let link = link.ok_or_else(|| Status::internal("the connection has no client"))?;
     let token = token(request.metadata())?.to_owned();
+    let tenant = tenant(request.metadata())?;
     let request = request.into_inner();
     let task = spawn_local(async move {
         link.admit(&token).await?;
-        Ok(Response::new(call(link, request).await))
+        Ok(Response::new(call(link, tenant, request).await))
     });
     task.await.unwrap_or_else(|_| Err(Status::internal("a panic ended the call")))
 }
@@ -59,6 +65,14 @@ fn token(metadata: &MetadataMap) -> Result<&str, Status> {
     let text = value.to_str().map_err(|_| wrong())?;
     let (scheme, token) = text.split_once(' ').ok_or_else(wrong)?;
     if scheme.eq_ignore_ascii_case("bearer") { Ok(token.trim()) } else { Err(wrong()) }
+}
+
+/// The tenant that the metadata names; the default one if they name none.
+fn tenant(metadata: &MetadataMap) -> Result<Tenant, Status> {
+    let Some(value) = metadata.get(TENANT) else { return Ok(Tenant::default()) };
+    let wrong = |reason: &dyn fmt::Display| Status::invalid_argument(format!("{TENANT}: {reason}"));
+    let name = value.to_str().map_err(|_| wrong(&"the name is not ASCII"))?;
+    Tenant::named(name).map_err(|error| wrong(&error))
 }
 
 fn number(result: Result<(), ErrorCode>) -> i32 {
@@ -76,8 +90,8 @@ impl MasterService for MasterCalls {
         &self,
         request: Request<GetReplicaListRequest>,
     ) -> Answer<GetReplicaListResponse> {
-        served(request, |link, request| async move {
-            let key = Tenant::default().key(&request.key);
+        served(request, |link, tenant, request| async move {
+            let key = tenant.key(&request.key);
             let keys = [&*key];
             let (status_code, replica_list) = match only(link.drive(LocateOp::new(&keys)).await) {
                 Ok(location) => (0, complete(&location)),
@@ -92,9 +106,9 @@ impl MasterService for MasterCalls {
         &self,
         request: Request<GetReplicaListByRegexRequest>,
     ) -> Answer<GetReplicaListByRegexResponse> {
-        served(request, |link, request| async move {
-            let found = link.drive(ListOp::new(Some(&request.key_regex)).at_most(MAX_FOUND)).await;
-            let (status_code, found) = match found {
+        served(request, |link, tenant, request| async move {
+            let walk = ListOp::new(Some(&request.key_regex)).of_tenant(tenant.name());
+            let (status_code, found) = match link.drive(walk.at_most(MAX_FOUND)).await {
                 Ok(found) => (0, found),
                 Err(code) => (code.number(), Vec::new()),
             };
@@ -106,10 +120,11 @@ impl MasterService for MasterCalls {
     }
 
     async fn put_start(&self, request: Request<PutStartRequest>) -> Answer<PutStartResponse> {
-        served(request, |link, request| async move {
-            let (status_code, replica_list) = match start(&link, &request).await {
+        served(request, |link, tenant, request| async move {
+            let key = tenant.key(&request.key);
+            let (status_code, replica_list) = match start(&link, &key, &request).await {
                 Ok(put) => {
-                    link.puts().insert(request.key, put.version());
+                    link.puts().insert(key.into_owned(), put.version());
                     (0, granted(&put.replicas()))
                 }
                 Err(code) => (code.number(), Vec::new()),
@@ -120,16 +135,16 @@ impl MasterService for MasterCalls {
     }
 
     async fn put_end(&self, request: Request<PutEndRequest>) -> Answer<PutEndResponse> {
-        served(request, |link, request| async move {
-            let status_code = number(end(&link, &request.key).await);
+        served(request, |link, tenant, request| async move {
+            let status_code = number(end(&link, &tenant.key(&request.key)).await);
             PutEndResponse { status_code }
         })
         .await
     }
 
     async fn remove(&self, request: Request<RemoveRequest>) -> Answer<RemoveResponse> {
-        served(request, |link, request| async move {
-            let key = Tenant::default().key(&request.key);
+        served(request, |link, tenant, request| async move {
+            let key = tenant.key(&request.key);
             let keys = [&*key];
             let status_code = number(only(link.drive(RemoveOp::new(&keys, false)).await));
             RemoveResponse { status_code }
@@ -141,8 +156,9 @@ impl MasterService for MasterCalls {
         &self,
         request: Request<RemoveByRegexRequest>,
     ) -> Answer<RemoveByRegexResponse> {
-        served(request, |link, request| async move {
-            let removed = link.drive(RemoveScanOp::new(Some(&request.key_regex), false)).await;
+        served(request, |link, tenant, request| async move {
+            let walk = RemoveScanOp::new(Some(&request.key_regex), false);
+            let removed = link.drive(walk.of_tenant(tenant.name())).await;
             let status_code = number(removed.map(|_| ()));
             let removed_count = removed.ok().and_then(|count| i64::try_from(count).ok());
             RemoveByRegexResponse { status_code, removed_count }
@@ -154,7 +170,7 @@ impl MasterService for MasterCalls {
         &self,
         request: Request<MountSegmentRequest>,
     ) -> Answer<MountSegmentResponse> {
-        served(request, |link, request| async move {
+        served(request, |link, _, request| async move {
             let status_code = number(mount(&link, &request.segment_name, request.size).await);
             MountSegmentResponse { status_code }
         })
@@ -165,7 +181,7 @@ impl MasterService for MasterCalls {
         &self,
         request: Request<UnmountSegmentRequest>,
     ) -> Answer<UnmountSegmentResponse> {
-        served(request, |link, request| async move {
+        served(request, |link, _, request| async move {
             let status_code = number(unmount(&link, &request.segment_name).await);
             UnmountSegmentResponse { status_code }
         })
@@ -173,7 +189,8 @@ impl MasterService for MasterCalls {
     }
 }
 
-async fn start(link: &Link, request: &PutStartRequest) -> Result<PutSession, ErrorCode> {
+/// Starts a put under a stored key.
+async fn start(link: &Link, key: &str, request: &PutStartRequest) -> Result<PutSession, ErrorCode> {
     let len = u64::try_from(request.value_length).map_err(|_| ErrorCode::InvalidParams)?;
     let slices = &request.slice_lengths;
     let sum = slices.iter().try_fold(0, |sum: u64, &len| sum.checked_add(len));
@@ -192,16 +209,14 @@ async fn start(link: &Link, request: &PutStartRequest) -> Result<PutSession, Err
         ..ReplicateConfig::default()
     };
     link.check_puts()?;
-    let key = Tenant::default().key(&request.key);
-    let items = [PutItem::new(&key, len)];
+    let items = [PutItem::new(key, len)];
     only(link.drive(StartOp::new(&items, &config, PUT_TTL_MS)).await)
 }
 
-/// Ends a put. It can be ended again while the outcome is not known.
+/// Ends a put under a stored key. It can be ended again while the outcome is not known.
 async fn end(link: &Link, key: &str) -> Result<(), ErrorCode> {
     let version = link.puts().get(key).copied().ok_or(ErrorCode::ObjectNotFound)?;
-    let stored = Tenant::default().key(key);
-    let put = PutEnd { key: &stored, version, failed_replicas: 0, held_replicas: 0 };
+    let put = PutEnd { key, version, failed_replicas: 0, held_replicas: 0 };
     let outcomes = link.drive(CloseOp::new(&[Closing::End(put)])).await;
     match outcomes.first() {
         Some(CloseOutcome::Settled(result)) => {

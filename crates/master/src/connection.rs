@@ -8,7 +8,9 @@ use bytes::Bytes;
 use mooncake_connection::AsyncInbox;
 use mooncake_connection::codec::{Awaited, BadFrame};
 use mooncake_memory::PrivateWhile;
-use mooncake_types::{ClientId, ErrorCode, MountSegment, Reply, Request, Rights, Scan, limits};
+use mooncake_types::{
+    Access, ClientId, ErrorCode, MountSegment, Reply, Request, Rights, Scan, limits,
+};
 use mooncake_wire::Kind;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -69,8 +71,8 @@ impl From<BadFrame> for End {
 pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: Peer) {
     let admin_port = shell.config.metrics_port;
     let (inbox, output) = (AsyncInbox::default(), Vec::new());
-    let (rights, served) = (Rights::NONE, Duration::ZERO);
-    let mut connection = Connection { shell, stream, inbox, output, rights, served };
+    let (access, served) = (Access::of(Rights::NONE), Duration::ZERO);
+    let mut connection = Connection { shell, stream, inbox, output, access, served };
     // Dropped before the stream. Otherwise a child process could keep the connection open after this one died.
     let private = PrivateWhile::open(&connection.stream);
     let client = match connection.admit().await {
@@ -128,7 +130,7 @@ struct Connection {
     inbox: AsyncInbox,
     output: Vec<u8>,
     /// What the client may do.
-    rights: Rights,
+    access: Access,
     /// How long this connection was served since others got their turn.
     served: Duration,
 }
@@ -147,7 +149,7 @@ impl Connection {
             return Err(Rejected::Gone);
         }
         greeting.welcome(&owner.meta, &mut self.output);
-        self.rights = greeting.rights;
+        self.access = greeting.access;
         Ok(greeting.client)
     }
 
@@ -230,8 +232,10 @@ impl Connection {
         };
         let message = mooncake_wire::decode_request(body).map_err(unreadable)?;
         let request: Request<'_> = message.request().map_err(unreadable)?;
-        if !self.rights.include(request.needs()) {
-            refuse::log_denied(client, self.rights, request.needs());
+        let is_allowed =
+            self.access.rights().include(request.needs()) && self.access.covers(&request);
+        if !is_allowed {
+            refuse::log_denied(client, &self.access, request.needs());
             let denied = Reply::Refused(ErrorCode::PermissionDenied);
             mooncake_wire::encode_reply(&mut self.output, request_id, &denied);
             return Ok(None);

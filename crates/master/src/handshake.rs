@@ -6,7 +6,7 @@ use bytes::Bytes;
 use mooncake_connection::codec::{Awaited, BadFrame};
 use mooncake_connection::{AsyncInbox, Roles};
 use mooncake_meta::Meta;
-use mooncake_types::{ClientId, ErrorCode, Rights};
+use mooncake_types::{Access, ClientId, ErrorCode, Rights};
 use mooncake_wire::{
     Expected, Header, Hello, Kind, MAX_HANDSHAKE_BODY_BYTES, Refusal, Welcome, foreign_protocol,
 };
@@ -39,17 +39,17 @@ pub(crate) enum Rejected {
 }
 
 /// A HELLO that fits this cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Greeting {
     pub(crate) client: ClientId,
     pub(crate) request_id: u64,
     /// What the client may do.
-    pub(crate) rights: Rights,
+    pub(crate) access: Access,
 }
 
 impl Greeting {
     /// Appends the reply of a leader.
-    pub(crate) fn welcome(self, meta: &Meta, out: &mut Vec<u8>) {
+    pub(crate) fn welcome(&self, meta: &Meta, out: &mut Vec<u8>) {
         let shared_directory = meta.shared_directory().cloned();
         let welcome = Welcome { shared_directory, ..Welcome::new(meta.epoch()) };
         mooncake_wire::encode_welcome(out, self.request_id, &welcome);
@@ -74,17 +74,17 @@ pub(crate) async fn greet(
     let hello = mooncake_wire::decode_hello(&body).map_err(|error| {
         refused(request_id, malformed(format!("the HELLO cannot be read: {error}")))
     })?;
-    let rights = check(config, &hello).map_err(|refusal| refused(request_id, refusal))?;
-    Ok(Greeting { client: hello.client, request_id, rights })
+    let access = check(config, &hello).map_err(|refusal| refused(request_id, refusal))?;
+    Ok(Greeting { client: hello.client, request_id, access })
 }
 
-fn check(config: &Config, hello: &Hello) -> Result<Rights, Refusal> {
+fn check(config: &Config, hello: &Hello) -> Result<Access, Refusal> {
     let Config { cluster_id, auth_token, .. } = config;
     let tokens = config.roles.as_ref().map(Roles::tokens);
     let roles = tokens.as_deref().unwrap_or_default();
-    let rights = hello.check(&Expected { cluster_id, auth_token, roles })?;
-    if !rights.include(Rights::MEMBER) {
-        let message = format!("the auth token allows {rights}: it is for the admin server alone");
+    let access = hello.check(&Expected { cluster_id, auth_token, roles })?;
+    if !access.rights().include(Rights::MEMBER) {
+        let message = format!("the auth token allows {access}: it is for the admin server alone");
         return Err(Refusal { code: ErrorCode::PermissionDenied, message });
     }
     match hello.client {
@@ -92,7 +92,7 @@ fn check(config: &Config, hello: &Hello) -> Result<Rights, Refusal> {
             code: ErrorCode::InvalidParams,
             message: "the client id must not be zero".to_owned(),
         }),
-        _ => Ok(rights),
+        _ => Ok(access),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use mooncake_types::{ClientId, ErrorCode, LogLimiter, Rights};
+use mooncake_types::{Access, ClientId, ErrorCode, LogLimiter, Rights};
 use mooncake_wire::Refusal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -59,8 +59,9 @@ pub(crate) fn log(peer: Peer, code: ErrorCode, message: &str) {
     }
 }
 
-/// Logs that a client asked for what its token does not allow: one line for each right that is missing, now and then.
-pub(crate) fn log_denied(client: ClientId, has: Rights, needs: Rights) {
+/// Logs that a client asked for what its token does not allow, or for keys of a tenant to which the token is not bound:
+/// one line for each right that is needed, now and then.
+pub(crate) fn log_denied(client: ClientId, has: &Access, needs: Rights) {
     // Clients choose their ids.
     static DENIED: LogLimiter<Rights> = LogLimiter::new();
     if let Some(further) = DENIED.admit(needs, Instant::now()) {

@@ -116,6 +116,7 @@ impl Meta {
             tenants: Tenants::new(
                 config.multi_tenants,
                 config.tenant_eviction_high_watermark_ratio,
+                config.eviction_policy,
             ),
             segments: Segments::new(config.eviction_high_watermark_ratio),
             clients: Clients::default(),

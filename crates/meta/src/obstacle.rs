@@ -94,7 +94,7 @@ impl Meta {
             heads.filter(|&head| head != NONE)
         };
         let is_used = |place: usize| heads(place).next().is_some();
-        let is_leased = |place: usize| heads(place).any(|head| self.rank(head).is_none());
+        let is_leased = |place: usize| heads(place).any(|head| self.is_range_leased(head));
         kept.leased |= PLAIN_PLACES.chain(PINNED_PLACES).any(is_leased);
         kept.hard_pinned |= is_used(PINNED_PLACES.end);
         let mut soft_pinned = PINNED_PLACES;

@@ -43,7 +43,6 @@ fn from_arguments(values: &[Option<Bound<'_, PyAny>>; NAMES.len()]) -> PyResult<
         let value = values[index].as_ref();
         value.map(|value| argument("setup", NAMES[index]).text(value)).transpose()
     };
-    let defaults = Setup::default();
     let http_port = match &values[12] {
         Some(port) => argument("setup", NAMES[12]).number(port)?,
         None => DEFAULT_HTTP_PORT,
@@ -55,7 +54,7 @@ fn from_arguments(values: &[Option<Bound<'_, PyAny>>; NAMES.len()]) -> PyResult<
         protocol: text(4)?.to_string(),
         master_server_addr: text(6)?.to_string(),
         metadata_server: text(1)?.to_string(),
-        tenant_id: optional_text(10)?.map_or(defaults.tenant_id, str::to_owned),
+        tenant_id: optional_text(10)?.map(str::to_owned),
         http_port: flag(11)?.then_some(http_port),
         lends_disk: flag(8)?,
         disk_path: optional_text(9)?.filter(|path| !path.is_empty()).map(str::to_owned),
@@ -91,9 +90,8 @@ fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Setup, SetupError>> 
         Ok(places) => places,
         Err(error) => return Ok(Err(error)),
     };
-    let defaults = Setup::default();
-    let protocol = text(&["protocol"])?.unwrap_or(defaults.protocol);
-    let tenant_id = text(&["tenant_id"])?.unwrap_or(defaults.tenant_id);
+    let protocol = text(&["protocol"])?.unwrap_or(Setup::default().protocol);
+    let tenant_id = text(&["tenant_id"])?;
     let http_port = match text(&["client_http_port"])? {
         None => DEFAULT_HTTP_PORT,
         Some(port) => match port.trim().parse() {

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod address_text;
 mod busy_wait;
 mod byte_size;
@@ -43,6 +44,7 @@ mod task;
 mod tenant;
 mod tick;
 
+pub use access::{Access, UnboundRight};
 pub use address_text::without_password;
 pub use busy_wait::BusyWait;
 pub use byte_size::{ByteSize, ByteSizeError};

@@ -33,13 +33,17 @@ pub struct Tenant(Option<Arc<str>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotATenant;
 
+impl NotATenant {
+    /// What a name must be.
+    pub const WANTED: &str =
+        "a name of 1 to 128 bytes that does not begin with '_' and has no control characters";
+}
+
+const _: () = assert!(MAX_TENANT_BYTES == 128, "the text says so");
+
 impl fmt::Display for NotATenant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "a tenant has a name of 1 to {MAX_TENANT_BYTES} bytes that does not begin with '_' and has no control \
-             characters"
-        )
+        write!(f, "a tenant has {}", Self::WANTED)
     }
 }
 

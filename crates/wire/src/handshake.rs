@@ -2,7 +2,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use mooncake_types::limits::{MAX_TRANSPORT_ADDRESS_BYTES, MAX_TRANSPORT_NAME_BYTES};
-use mooncake_types::{ClientId, Epoch, ErrorCode, Rights, SharedDirectory};
+use mooncake_types::{Access, ClientId, Epoch, ErrorCode, SharedDirectory};
 use prost::Message;
 
 use crate::{
@@ -115,21 +115,21 @@ pub struct Expected<'a> {
     /// The secret of that pool; empty if it has none. Who knows it may do everything.
     pub auth_token: &'a str,
     /// Tokens of members that may do less, with what they may do.
-    pub roles: &'a [(String, Rights)],
+    pub roles: &'a [(String, Access)],
 }
 
 impl Expected<'_> {
     /// What those may do who send this token. `None` if it is no token of the pool.
     #[must_use]
-    pub fn rights_of(&self, token: &[u8]) -> Option<Rights> {
+    pub fn access_of(&self, token: &[u8]) -> Option<Access> {
         // All are compared, so that the time says nothing about where the right one stands.
-        let found = self.roles.iter().fold(None, |found, (known, rights)| {
-            if same_secret(token, known.as_bytes()) { found.or(Some(*rights)) } else { found }
+        let found = self.roles.iter().fold(None, |found, (known, access)| {
+            if same_secret(token, known.as_bytes()) { found.or(Some(access)) } else { found }
         });
         match same_secret(token, self.auth_token.as_bytes()) {
             true if self.auth_token.is_empty() && !self.roles.is_empty() => None,
-            true => Some(Rights::ALL),
-            false => found,
+            true => Some(Access::ALL),
+            false => found.cloned(),
         }
     }
 }
@@ -152,7 +152,7 @@ impl Hello {
     /// # Errors
     /// The refusal to send before the connection is closed: `InvalidVersion` for another protocol version,
     /// `InvalidParams` for another cluster, `IllegalClient` for a wrong token.
-    pub fn check(&self, expected: &Expected<'_>) -> Result<Rights, Refusal> {
+    pub fn check(&self, expected: &Expected<'_>) -> Result<Access, Refusal> {
         let refuse = |code, message| Err(Refusal { code, message });
         if self.protocol_version != PROTOCOL_VERSION {
             let message = format!(
@@ -168,7 +168,7 @@ impl Hello {
             );
             return refuse(ErrorCode::InvalidParams, message);
         }
-        expected.rights_of(self.auth_token.as_bytes()).ok_or_else(|| {
+        expected.access_of(self.auth_token.as_bytes()).ok_or_else(|| {
             let message = match (self.auth_token.is_empty(), expected.auth_token.is_empty()) {
                 (true, _) => "the server asks for an auth token, the client has none",
                 (_, true) => "the client has an auth token, the server has none",
@@ -333,6 +333,8 @@ pub fn decode_refusal(body: &[u8]) -> Result<Refusal, DecodeError> {
 
 #[cfg(test)]
 mod tests {
+    use mooncake_types::Rights;
+
     use super::*;
 
     fn hello(protocol_version: u32, cluster_id: &str, auth_token: &str) -> Hello {
@@ -391,20 +393,21 @@ mod tests {
         for auth_token in ["", "secret"] {
             let expected = Expected { cluster_id: "ours", auth_token, roles: &[] };
             let hello = hello(PROTOCOL_VERSION, "ours", auth_token);
-            assert_eq!(hello.check(&expected), Ok(Rights::ALL));
+            assert_eq!(hello.check(&expected), Ok(Access::ALL));
         }
     }
 
     #[test]
     fn a_peer_with_a_token_of_its_own_may_do_what_that_allows() {
-        let roles = [("reader".to_owned(), Rights::READ), ("watcher".to_owned(), Rights::METRICS)];
+        let [read, watch] = [Rights::READ, Rights::METRICS].map(Access::of);
+        let roles = [("reader".to_owned(), read.clone()), ("watcher".to_owned(), watch.clone())];
         for auth_token in ["", "secret"] {
             let expected = Expected { cluster_id: "ours", auth_token, roles: &roles };
-            let rights = |token| hello(PROTOCOL_VERSION, "ours", token).check(&expected).ok();
-            assert_eq!(rights("reader"), Some(Rights::READ));
-            assert_eq!(rights("watcher"), Some(Rights::METRICS));
-            assert_eq!(rights("secret"), (auth_token == "secret").then_some(Rights::ALL));
-            assert_eq!([rights(""), rights("read"), rights("readers")], [None; 3]);
+            let access = |token| hello(PROTOCOL_VERSION, "ours", token).check(&expected).ok();
+            assert_eq!(access("reader"), Some(read.clone()));
+            assert_eq!(access("watcher"), Some(watch.clone()));
+            assert_eq!(access("secret"), (auth_token == "secret").then_some(Access::ALL));
+            assert_eq!([access(""), access("read"), access("readers")], [None, None, None]);
         }
     }
 

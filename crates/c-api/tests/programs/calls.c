@@ -1,5 +1,7 @@
 /* Every function of store_c.h on a pool: calls MASTER */
+#define _POSIX_C_SOURCE 200112L
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
@@ -150,6 +152,19 @@ static void replicas(mooncake_store_t store, mooncake_store_t other) {
     CHECK_EQUAL(mooncake_store_remove_all(store, 1), 1);
 }
 
+/* No function takes a tenant: the environment names it. */
+static void tenants(mooncake_store_t store, const char *master) {
+    CHECK_EQUAL(mooncake_store_put(store, "name", "value", 5, NULL), 0);
+    CHECK_EQUAL(setenv("MOONCAKE_TENANT_ID", "blue", 1), 0);
+    mooncake_store_t blue = open_store(master, 0);
+    CHECK_EQUAL(unsetenv("MOONCAKE_TENANT_ID"), 0);
+    CHECK_EQUAL(mooncake_store_is_exist(blue, "name"), 0);
+    CHECK_EQUAL(mooncake_store_put(blue, "name", "other", 5, NULL), 0);
+    CHECK_EQUAL(mooncake_store_remove_all(blue, 1), 1);
+    mooncake_store_destroy(blue);
+    CHECK_EQUAL(mooncake_store_remove(store, "name", 1), 0);
+}
+
 int main(int argc, char **argv) {
     CHECK_EQUAL(argc, 2);
     mooncake_store_t store = open_store(argv[1], 16 * MIB), other = open_store(argv[1], 16 * MIB);
@@ -157,6 +172,7 @@ int main(int argc, char **argv) {
     batches(store);
     slices(store);
     replicas(store, other);
+    tenants(store, argv[1]);
     mooncake_store_destroy(store);
     CHECK_EQUAL(mooncake_store_put(other, "later", "value", 5, NULL), 0);
     mooncake_store_destroy(other);

@@ -166,7 +166,7 @@ pub struct DummyFlags {
     /// Most calls of dummy clients served at a time. Further calls wait.
     #[arg(long, default_value_t = 32, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: u32,
-    /// Tenant of the dummy clients. They do not see the keys of other tenants.
+    /// Tenant of the dummy clients. They do not see the keys of other tenants. Also read from MOONCAKE_TENANT_ID.
     #[arg(long, default_value = "default", value_name = "NAME")]
     pub tenant_id: String,
 }

@@ -39,6 +39,7 @@ pub fn main(args: &[String]) -> ExitCode {
         variable("auth_roles_file", "MOONCAKE_AUTH_ROLES_FILE"),
         variable("advertise_address", "MOONCAKE_ADVERTISE_ADDRESS"),
         variable("domain", "MOONCAKE_DOMAIN"),
+        variable("tenant_id", "MOONCAKE_TENANT_ID"),
         variable("segment_path", "MOONCAKE_SEGMENT_PATH"),
         variable("segment_reset", "MOONCAKE_SEGMENT_RESET"),
         variable("enable_offload", "MOONCAKE_OFFLOAD_ENABLED"),

@@ -59,13 +59,17 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 
 fn pin(args: &PinArgs) -> Result<Outcome, CommandError> {
     let token = args.pool.token.token().map_err(|error| CommandError::usage(error.to_string()))?;
+    let tenant = args.pool.tenant.tenant().map_err(CommandError::usage)?;
     let addresses = args.pool.name.admin_addresses().map_err(CommandError::failed)?;
     let mut masters = Masters::at(&addresses, token);
     let (mut output, mut worst) = (Output::new(), Outcome::Done);
     for keys in args.keys.chunks(limits::MAX_BATCH_KEYS) {
         let (path, body) = match args.undo {
-            true => ("/api/v1/soft_unpin", json!({"keys": keys})),
-            false => ("/api/v1/soft_pin", json!({"keys": keys, "ttl_ms": args.length.0})),
+            true => ("/api/v1/soft_unpin", json!({"keys": keys, "tenant_id": tenant.name()})),
+            false => (
+                "/api/v1/soft_pin",
+                json!({"keys": keys, "tenant_id": tenant.name(), "ttl_ms": args.length.0}),
+            ),
         };
         let answer: Pinned = masters
             .ask("POST", path, &body.to_string())

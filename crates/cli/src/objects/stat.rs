@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use mooncake_client::{ObjectLocation, Store};
-use mooncake_types::{ByteSize, ErrorCode};
+use mooncake_types::{ByteSize, ErrorCode, Tenant};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -90,7 +90,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 }
 
 fn stat(args: &StatArgs) -> Result<Outcome, CommandError> {
-    let mut sources = Sources::of(args);
+    let mut sources = Sources::of(args)?;
     let (mut output, mut worst) = (Output::new(), Outcome::Done);
     for key in &args.keys {
         match sources.facts(args, key)? {
@@ -122,17 +122,19 @@ fn stat(args: &StatArgs) -> Result<Outcome, CommandError> {
 struct Sources {
     /// The admin servers, unless the pool has none or they do not answer.
     masters: Option<Masters>,
+    tenant: Tenant,
     /// A client, once it was needed.
     pool: Option<Pool>,
 }
 
 impl Sources {
-    fn of(args: &StatArgs) -> Self {
+    fn of(args: &StatArgs) -> Result<Self, CommandError> {
+        let tenant = args.pool.tenant.tenant().map_err(CommandError::usage)?;
         let addresses = args.pool.name.admin_addresses().ok();
         // A token that cannot be read stops the client, which says so.
         let token = args.pool.token.token().unwrap_or_default();
         let masters = addresses.map(|addresses| Masters::at(&addresses, token));
-        Self { masters, pool: None }
+        Ok(Self { masters, tenant, pool: None })
     }
 
     fn facts(
@@ -141,8 +143,9 @@ impl Sources {
         key: &str,
     ) -> Result<Result<ObjectFacts, ErrorCode>, CommandError> {
         if let Some(masters) = &mut self.masters {
-            match masters.ask::<QueriedKey>("GET", &format!("/query_key?key={}", encoded(key)), "")
-            {
+            let tenant = encoded(self.tenant.name());
+            let path = format!("/query_key?key={}&tenant_id={tenant}", encoded(key));
+            match masters.ask::<QueriedKey>("GET", &path, "") {
                 Ok(QueriedKey { object: Some(facts) }) => return Ok(Ok(facts)),
                 Err(ApiError::Refused { code: Some(code), .. }) => return Ok(Err(code)),
                 // The client says what is wrong, if it finds the same.

@@ -1,6 +1,7 @@
 //! The pool that a command is about: its name on the command line, and a store that joins it.
 
 mod name;
+mod tenant;
 
 use std::cell::Cell;
 use std::io::IsTerminal;
@@ -13,6 +14,7 @@ use mooncake_host_pool::{HostPool, HostPoolAddress};
 use mooncake_types::without_password;
 
 pub(crate) use name::PoolName;
+use tenant::TenantFlag;
 
 use crate::auth_token::TokenFlags;
 use crate::exit::complain;
@@ -27,6 +29,8 @@ const SILENT: Duration = Duration::from_secs(1);
 pub(crate) struct PoolFlags {
     #[command(flatten)]
     pub(crate) name: PoolName,
+    #[command(flatten)]
+    pub(crate) tenant: TenantFlag,
     #[command(flatten)]
     pub(crate) token: TokenFlags,
 }
@@ -116,6 +120,7 @@ fn config(flags: &PoolFlags) -> Result<StoreConfig, JoinError> {
         local_hostname: "0.0.0.0".to_owned(),
         master: flags.name.master(),
         cluster_id: flags.name.cluster_id.clone().unwrap_or(config.cluster_id),
+        tenant: flags.tenant.named().unwrap_or(config.tenant),
         auth_token: flags.token.token().map_err(|error| wrong(error.to_string()))?,
         segment_bytes: 0,
         segment_path: None,

@@ -12,5 +12,6 @@ mod page;
 mod pool;
 mod protect;
 mod shells;
+mod tenant;
 mod terminal;
 mod wrong_addresses;

@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use mooncake_connection::Roles;
 use mooncake_kv_events::Passwords;
-use mooncake_types::Rights;
+use mooncake_types::{Access, Rights};
 use mooncake_wire::Expected;
 
 use super::error::Failure;
@@ -38,14 +38,17 @@ impl Guard {
     pub(crate) fn passwords(self) -> Option<Passwords> {
         let needed = Needed::Right(Rights::READ);
         self.asks_for(needed).then(|| -> Passwords {
-            Box::new(move |token| self.rights_of(token).is_some_and(|rights| needed.is_in(rights)))
+            Box::new(move |token| {
+                let access = self.access_of(token);
+                access.is_some_and(|it| needed.is_in(it.rights()) && it.is_for_all_tenants())
+            })
         })
     }
 
-    fn rights_of(&self, token: &[u8]) -> Option<Rights> {
+    fn access_of(&self, token: &[u8]) -> Option<Access> {
         let tokens = self.roles.as_ref().map(Roles::tokens);
         let roles = tokens.as_deref().unwrap_or_default();
-        Expected { cluster_id: "", auth_token: &self.auth_token, roles }.rights_of(token)
+        Expected { cluster_id: "", auth_token: &self.auth_token, roles }.access_of(token)
     }
 }
 
@@ -72,10 +75,10 @@ impl Needed {
 }
 
 /// Admits a request with the header `Authorization: Bearer TOKEN`, if the token gives what it needs, or any request if
-/// no token is asked for.
+/// no token is asked for. The handler learns whose keys the token may name.
 pub(super) async fn authorize(
     State((guard, needed)): State<(Guard, Needed)>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Result<Response, Failure> {
     if guard.asks_for(needed) {
@@ -84,15 +87,16 @@ pub(super) async fn authorize(
                 "this master has an auth token: send it as the header 'Authorization: Bearer TOKEN'",
             )
         })?;
-        let rights = guard
-            .rights_of(named)
+        let access = guard
+            .access_of(named)
             .ok_or_else(|| Failure::unauthorized("the auth token is not that of this master"))?;
-        if !needed.is_in(rights) {
+        if !needed.is_in(access.rights()) {
             let needed = needed.right();
             return Err(Failure::denied(format!(
-                "the auth token allows {rights}, and not {needed}"
+                "the auth token allows {access}, and not {needed}"
             )));
         }
+        request.extensions_mut().insert(access);
     }
     Ok(next.run(request).await)
 }

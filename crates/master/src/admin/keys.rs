@@ -10,7 +10,7 @@ use mooncake_types::{ErrorCode, Located, Medium, Placement, SegmentAddress, Tena
 use serde::{Deserialize, Serialize};
 
 use super::error::Failure;
-use super::parameters::{Parameters, tenant};
+use super::parameters::Parameters;
 use super::state::AdminState;
 
 /// One range of one replica, under the names that the C++ store gives its fields.
@@ -179,11 +179,12 @@ pub(super) struct AskedKeys {
 /// `POST /batch_query_keys`: the same for the keys of a body like `{"keys": ["a", "b"]}`.
 pub(super) async fn batch_query_listed_keys(
     Extract(state): Extract<AdminState>,
+    parameters: Parameters,
     body: Bytes,
 ) -> Result<Json<Batch>, Failure> {
     let AskedKeys { keys, tenant_id } = serde_json::from_slice(&body)
         .map_err(|error| Failure::bad_request(format!("Invalid JSON body: {error}")))?;
-    locate_all(&state, tenant(&tenant_id)?, keys).await
+    locate_all(&state, parameters.tenant_named(&tenant_id)?, keys).await
 }
 
 async fn locate_all(

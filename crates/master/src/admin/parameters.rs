@@ -1,13 +1,17 @@
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 
-use mooncake_types::Tenant;
+use mooncake_types::{Access, Tenant};
 
 use super::error::Failure;
 
 /// The parameters behind the question mark, decoded, in their order.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Parameters(Vec<(String, String)>);
+#[derive(Clone, Debug)]
+pub(super) struct Parameters {
+    pairs: Vec<(String, String)>,
+    /// What the token of the request allows.
+    access: Access,
+}
 
 impl Parameters {
     /// A parameter that must be given and not be empty.
@@ -23,12 +27,24 @@ impl Parameters {
 
     /// The tenant that `tenant_id` names; the default one if it is not given.
     pub(super) fn tenant(&self) -> Result<Tenant, Failure> {
-        tenant(self.optional("tenant_id").unwrap_or_default())
+        self.tenant_named(self.optional("tenant_id").unwrap_or_default())
+    }
+
+    /// The tenant of this name, if the token of the request may name it.
+    pub(super) fn tenant_named(&self, name: &str) -> Result<Tenant, Failure> {
+        let tenant = tenant(name)?;
+        match self.access.includes(tenant.name()) {
+            true => Ok(tenant),
+            false => {
+                let access = &self.access;
+                Err(Failure::denied(format!("the auth token allows {access}, and not {tenant}")))
+            }
+        }
     }
 
     /// All parameters of this name.
     pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
-        let named = self.0.iter().filter(move |(it, _)| it == name);
+        let named = self.pairs.iter().filter(move |(it, _)| it == name);
         named.map(|(_, value)| value.as_str())
     }
 
@@ -54,9 +70,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Parameters {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let access = parts.extensions.get().cloned().unwrap_or(Access::ALL);
         let query = Query::<Vec<(String, String)>>::from_request_parts(parts, state).await;
         match query {
-            Ok(Query(pairs)) => Ok(Parameters(pairs)),
+            Ok(Query(pairs)) => Ok(Parameters { pairs, access }),
             Err(rejection) => Err(Failure::bad_request(rejection.body_text())),
         }
     }

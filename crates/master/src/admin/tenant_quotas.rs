@@ -34,6 +34,7 @@ struct TenantState {
     hits: u64,
     refused_puts: u64,
     evicted_bytes: u64,
+    pinned_bytes: u64,
 }
 
 impl From<TenantReport> for TenantState {
@@ -54,6 +55,7 @@ impl From<TenantReport> for TenantState {
             hits: report.hits,
             refused_puts: report.refused_puts,
             evicted_bytes: report.evicted_bytes,
+            pinned_bytes: report.pinned_bytes,
             tenant_id: report.name,
         }
     }

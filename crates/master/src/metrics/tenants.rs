@@ -10,7 +10,7 @@ use super::snapshot::Snapshot;
 /// A metric of each tenant: name, help, value.
 type OfTenant = (&'static str, &'static str, fn(&TenantReport) -> u64);
 
-const GAUGES: [OfTenant; 8] = [
+const GAUGES: [OfTenant; 9] = [
     ("mooncake_tenant_quota_requested_bytes", "The quota of the tenant", |it| {
         it.quota.map_or(0, |quota| quota.bytes)
     }),
@@ -21,6 +21,9 @@ const GAUGES: [OfTenant; 8] = [
         it.most_bytes
     }),
     ("mooncake_tenant_quota_charged_bytes", "Bytes of the tenant in memory", |it| it.bytes),
+    ("mooncake_tenant_pinned_bytes", "Of these, bytes of hard-pinned objects", |it| {
+        it.pinned_bytes
+    }),
     ("mooncake_tenant_objects", "Objects of the tenant in memory", |it| it.objects),
     ("mooncake_tenant_quota_admission_closed", "1 if the tenant may not put", |it| {
         it.quota.is_none().into()

@@ -95,8 +95,7 @@ impl Meta {
         }
         if is_gone {
             self.counters.evicted_keys += 1;
-            let hash = self.index.hash(&self.objects[object].key);
-            self.usage.note_evicted(hash, class, self.objects.len());
+            self.note_evicted(object, class);
             self.drop_object(object);
         } else {
             self.ask_for_no_more(object);
@@ -171,7 +170,8 @@ impl Meta {
         let ranks = order.iter().take(CHOICES).map(|&slot| {
             let mut lanes = self.lanes_that_give_way(slot).into_iter();
             lanes.find_map(|lane| {
-                Some((Reverse(self.excess(lane)), self.least_rank_in(slot, lane)?))
+                let rank = self.least_rank_in((slot, lane), PLAIN_PLACES)?;
+                Some((Reverse(self.excess(lane)), rank))
             })
         });
         let ranks = ranks.enumerate().filter_map(|(place, least)| Some((least?, place)));
@@ -180,10 +180,14 @@ impl Meta {
         }
     }
 
-    /// The rank of the range of a lane on a segment that is evicted next.
-    pub(crate) fn least_rank_in(&self, slot: u32, lane: u32) -> Option<EvictionRank> {
-        let heads = PLAIN_PLACES.map(|place| self.segments[slot].queue(lane, place).head());
-        heads.filter_map(|head| self.rank(head)).min()
+    /// The rank of the range of a lane on a segment that is evicted next, of those in the queues at these places.
+    pub(crate) fn least_rank_in(
+        &self,
+        (slot, lane): (u32, u32),
+        places: std::ops::Range<usize>,
+    ) -> Option<EvictionRank> {
+        let heads = places.map(|place| self.segments[slot].queue(lane, place).head());
+        heads.filter_map(|head| Some(self.first_unleased(head, lane)?.0)).min()
     }
 
     /// Finds victims among the queues at these places: the ranges that are worth least, and of equal ones the least
@@ -202,7 +206,7 @@ impl Meta {
         }
         let first = places.map(|place| self.segments[slot].queue(lane, place).head());
         let mut heads: SmallVec<[(EvictionRank, u32); PLAIN_PLACES.end]> =
-            first.filter_map(|head| self.first_unleased(head)).collect();
+            first.filter_map(|head| self.first_unleased(head, lane)).collect();
         loop {
             let least = heads.iter().enumerate().min_by_key(|(_, (rank, _))| *rank);
             let Some((first, &(_, id))) = least else { return };
@@ -216,22 +220,22 @@ impl Meta {
             } else {
                 passed.push(id);
             }
-            match self.first_unleased(self.ranges[id].next) {
+            match self.first_unleased(self.ranges[id].next, lane) {
                 Some(next) => heads[first] = next,
                 None => drop(heads.remove(first)),
             }
         }
     }
 
-    /// The first range without a lease, from this one on in its queue. Leased ranges are in front of others only
-    /// where objects keep their places.
-    fn first_unleased(&self, mut id: u32) -> Option<(EvictionRank, u32)> {
+    /// The first range without a lease, from this one on in its queue of a lane. Leased ranges are in front of others
+    /// only where objects keep their places.
+    fn first_unleased(&self, mut id: u32, lane: u32) -> Option<(EvictionRank, u32)> {
         let looks = if self.usage.keeps_places() { MOST_VICTIMS_PASSED } else { 1 };
         for _ in 0..looks {
             if id == NONE {
                 return None;
             }
-            if let Some(rank) = self.rank(id) {
+            if let Some(rank) = self.rank(id, lane) {
                 return Some((rank, id));
             }
             id = self.ranges[id].next;
@@ -251,17 +255,23 @@ impl Meta {
         self.config.has_disks() && self.has_task(object)
     }
 
-    /// The rank of a range, unless the range is leased. The least rank is evicted first.
-    pub(crate) fn rank(&self, id: u32) -> Option<EvictionRank> {
-        let range = (id != NONE).then(|| &self.ranges[id])?;
-        let may_be_leased = range.queue != QueueKind::Fresh || self.usage.keeps_places();
-        if may_be_leased && self.objects[range.object].leased_until() > self.now {
+    /// The rank of a range among those of its lane, unless the range is leased. The least rank is evicted first.
+    pub(super) fn rank(&self, id: u32, lane: u32) -> Option<EvictionRank> {
+        if id == NONE || self.is_range_leased(id) {
             return None;
         }
-        let hand = || self.segments[range.segment].hand(self.lane_on(range.object, range.segment));
-        let (worth, age) = self.usage.worth(range.class, range.stamp, hand);
+        let range = &self.ranges[id];
+        let hand = || self.segments[range.segment].hand(lane);
+        let (worth, age) = self.usage_of(lane).worth(range.class, range.stamp, hand);
         // Worth is never negative, so its bits have the same order as its values.
         Some(EvictionRank { worth: worth.to_bits(), younger: Reverse(age) })
+    }
+
+    /// Whether a range, which is in a queue, is of a leased object.
+    pub(crate) fn is_range_leased(&self, id: u32) -> bool {
+        let range = &self.ranges[id];
+        let may_be_leased = range.queue != QueueKind::Fresh || self.usage.keeps_places();
+        may_be_leased && self.objects[range.object].leased_until() > self.now
     }
 
     /// Evicts from crowded segments until they are below the low watermark, in bounded steps. Soft-pinned objects

@@ -47,6 +47,7 @@ const NO_ENDS: Ends = Ends { used: [0.0; AGES], lost: [0.0; AGES] };
 /// What is known about how soon objects are used again.
 #[derive(Debug)]
 pub(crate) struct Reuse {
+    /// Empty until the first use: many tenants may use nothing.
     samples: Vec<Sample>,
     /// Keys of at least this rarity are sampled.
     rarity: u32,
@@ -57,9 +58,8 @@ pub(crate) struct Reuse {
 
 impl Reuse {
     pub(crate) fn new() -> Self {
-        let none = Sample { at: 0, tag: 0, class: Class::new(0, 0, false) };
         Self {
-            samples: vec![none; SLOTS],
+            samples: Vec::new(),
             rarity: 0,
             since: 0,
             ends: Box::new([NO_ENDS; CLASSES]),
@@ -69,7 +69,7 @@ impl Reuse {
 
     /// Learns nothing, because no key has the rarity for the sample.
     pub(crate) fn idle() -> Self {
-        Self { samples: Vec::new(), rarity: u32::MAX, ..Self::new() }
+        Self { rarity: u32::MAX, ..Self::new() }
     }
 
     /// Whether the key of an object of this class is in the sample.
@@ -84,6 +84,10 @@ impl Reuse {
 
     /// A sampled key was used or put at `now`, and is of this class from then on.
     pub(crate) fn note_use(&mut self, hash: u64, class: Class, now: u64, objects: usize) {
+        if self.samples.is_empty() {
+            let none = Sample { at: 0, tag: 0, class: Class::new(0, 0, false) };
+            self.samples = vec![none; SLOTS];
+        }
         let sample = &mut self.samples[slot_of(hash)];
         if sample.tag != 0 {
             let ends = &mut self.ends[sample.class.index()];

@@ -1,5 +1,5 @@
 //! What is known of the use of objects: the time by which eviction goes, what was learned of classes, and how often
-//! evicted objects had been used.
+//! evicted objects had been used. The pool has one, and each tenant with a quota one of its own.
 
 use super::ghosts::Ghosts;
 use super::reuse::Reuse;
@@ -49,7 +49,7 @@ impl Usage {
     }
 
     /// Notes that an object was evicted from a pool of `objects`.
-    pub(super) fn note_evicted(&mut self, hash: u64, class: Class, objects: usize) {
+    pub(crate) fn note_evicted(&mut self, hash: u64, class: Class, objects: usize) {
         let remembers = |policy: &dyn SecondChance| policy.remembers(class.side());
         if self.second_chance.map_or(self.learns, remembers) {
             self.ghosts.note(hash, class.uses(), objects);

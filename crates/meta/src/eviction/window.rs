@@ -227,8 +227,11 @@ impl Meta {
         };
         let stays =
             || range.queue != QueueKind::Extra && self.victim_stays(range.object, pinned_too);
-        let gives_way = || self.gives_way(self.lane_on(range.object, range.segment));
-        if !is_evictable || !gives_way() || stays() { None } else { self.rank(id) }
+        if !is_evictable {
+            return None;
+        }
+        let lane = self.lane_on(range.object, range.segment);
+        if !self.gives_way(lane) || stays() { None } else { self.rank(id, lane) }
     }
 
     /// Evicts the victims of windows. False if they are too many for one request, or if one of them must stay for now:

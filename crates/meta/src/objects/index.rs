@@ -42,7 +42,7 @@ impl Index {
         self.state.hash_one(key)
     }
 
-    pub(super) fn hashed<'k>(&self, key: &'k str) -> Hashed<'k> {
+    pub(crate) fn hashed<'k>(&self, key: &'k str) -> Hashed<'k> {
         Hashed { key, hash: self.hash(key) }
     }
 

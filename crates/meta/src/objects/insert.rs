@@ -88,6 +88,7 @@ impl Meta {
             let len = range.len as i64;
             self.count_bytes_in_group(object, len);
         }
+        self.count_newly_pinned(object, &adopted);
         self.count_in_memory(object, counted);
         // A copy is no read: the object's lease does not change.
         let kind = self.queue_after(object, self.is_leased(object));

@@ -143,19 +143,19 @@ impl Meta {
     fn enqueue_as(&mut self, id: u32, kind: QueueKind, class: Class) {
         self.leave_queue(id);
         let Range { segment, object, len, .. } = self.ranges[id];
+        let lane = self.lane_on(object, segment);
         match kind {
             QueueKind::Out => return,
             QueueKind::Processing => self.running.push_back(&mut self.ranges, id),
             on_segment => {
-                let (lane, place) = (self.lane_on(object, segment), place_of(on_segment, class));
-                let join = (lane, place, self.evictable_from(object, kind));
+                let join = (lane, place_of(on_segment, class), self.evictable_from(object, kind));
                 self.segments.join_queue(segment, join, (&mut self.ranges, id));
                 if on_segment == QueueKind::Sinking {
                     self.count_sinking(object, len as i64);
                 }
             }
         }
-        let stamp = self.usage.stamp();
+        let stamp = self.usage_of(lane).stamp();
         let range = self.ranges.at_mut(id);
         (range.queue, range.class, range.stamp) = (kind, class, stamp);
     }
@@ -210,13 +210,6 @@ impl Meta {
             range.class = class;
             at = range.sibling;
         }
-    }
-
-    /// Counts a use of an object, or the moment at which it became readable. Learns from it if the key is in the
-    /// sample.
-    pub(super) fn learn_use(&mut self, object: u32, class: Class) {
-        let key = &self.objects[object].key;
-        self.usage.note_use(class, self.objects.len(), || self.index.hash(key));
     }
 
     /// Moves a range that eviction passed over to the end of a queue of ranges without a lease.

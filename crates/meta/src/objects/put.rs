@@ -97,7 +97,12 @@ impl Meta {
             PutMode::Insert => {}
             PutMode::Upsert => self.admit_upsert(item, key)?,
         }
-        self.admit_put(item.key, item.len, order.wish.replicas)?;
+        let replaced = match order.mode {
+            PutMode::Insert => None,
+            PutMode::Upsert => self.find(item.key),
+        };
+        let bytes = item.len.saturating_mul(order.wish.replicas as u64);
+        self.admit_put(item.key, bytes, (order.pin == Pin::Hard, replaced))?;
         let replicas = self.place(item.len, &order.wish);
         if replicas.is_empty() && self.is_making_room() {
             self.counters.puts_delayed += 1;
@@ -153,7 +158,7 @@ impl Meta {
         // Looked up again: eviction may have taken the object that held the key.
         let holder = self.index.get(&self.objects, Hashed { key: item.key, hash });
         let uses = match holder {
-            None => self.usage.recall(hash).map_or(0, |uses| uses + 1),
+            None => self.recall_evicted((item.key, hash)).map_or(0, |uses| uses + 1),
             Some(holder) => self.class_of(holder).uses(),
         };
         let record = Object {

@@ -132,7 +132,10 @@ impl Meta {
     fn inherit_pin(&mut self, old: u32, new: u32) {
         if self.objects[old].pin == Pin::Hard {
             self.forget_soft_pin(new);
-            self.objects.at_mut(new).pin = Pin::Hard;
+            if self.objects[new].pin != Pin::Hard {
+                self.objects.at_mut(new).pin = Pin::Hard;
+                self.count_newly_pinned(new, &self.range_ids(new, u32::MAX));
+            }
         } else if self.objects[new].pin == Pin::Inherited && self.objects[old].pin == Pin::Soft {
             self.hand_over_soft_pin(old, new);
         }

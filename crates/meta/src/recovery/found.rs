@@ -8,7 +8,7 @@ use super::attributes::Attributes;
 use super::belief::{Belief, FoundVersion};
 use super::entry::ImplausibleReport;
 use crate::Meta;
-use crate::objects::{Asked, Object, ObjectState, Pin, QueueKind};
+use crate::objects::{Asked, Hashed, Object, ObjectState, Pin, QueueKind};
 use crate::segments::Piece;
 use crate::slab::NONE;
 
@@ -47,7 +47,8 @@ impl Meta {
         if is_broken(Rule::WritersAreWaitedFor) {
             return self.unreserve(&[piece]);
         }
-        self.reserve_until(self.end_of_writers(), (found.hash, found.version), smallvec![piece]);
+        let key = Hashed { key: found.key, hash: found.hash };
+        self.reserve_until(self.end_of_writers(), (key, found.version), smallvec![piece]);
     }
 
     /// Frees the ranges of reported entries that readers must not get, and has their nodes drop the entries.

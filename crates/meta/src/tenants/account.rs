@@ -1,16 +1,17 @@
-//! Accounts: what each tenant has in memory.
+//! Accounts: what each tenant has in memory, and what happened to it. The functions in [`charge`](super::charge) keep
+//! what it has.
 
 use std::collections::BTreeSet;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use mooncake_types::{Medium, split_tenant};
+use mooncake_types::split_tenant;
 
 use super::lane::{NO_LANE, lane_of_account};
 use super::quota::TenantQuota;
-use crate::Meta;
-use crate::objects::ObjectState;
+use crate::eviction::Usage;
 use crate::slab::Slab;
+use crate::{EvictionPolicy, Meta};
 
 /// All accounts. There are none unless quotas are enforced.
 #[derive(Debug)]
@@ -24,21 +25,27 @@ pub(crate) struct Tenants {
     guaranteed: u128,
     /// Tenants that are above the watermark, or were recently.
     pub(super) crowded: BTreeSet<u32>,
+    policy: EvictionPolicy,
 }
 
 /// One tenant that has a quota or a range in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Account {
     pub(super) name: Box<str>,
     pub(super) quota: Option<TenantQuota>,
-    /// Bytes and number of its ranges in memory.
+    /// Bytes and number of its ranges in memory: of its objects and running puts, and those that are reserved for
+    /// writers of puts and copies that were given up.
     pub(super) bytes: u64,
     pub(super) ranges: u64,
     /// Objects that have a range in memory.
     pub(super) objects: u64,
     /// Of its bytes, those that come free once their objects lie on disks.
     pub(super) sinking: u64,
+    /// Of its bytes, those of hard-pinned objects, from their grant on.
+    pub(super) pinned: u64,
     pub(super) counts: TenantCounts,
+    /// What is known of the use of its objects.
+    pub(super) usage: Usage,
 }
 
 /// What happened to a tenant since its account was opened.
@@ -50,8 +57,24 @@ pub(super) struct TenantCounts {
     pub(super) evicted_bytes: u64,
 }
 
+impl Account {
+    fn new(name: &str, policy: EvictionPolicy) -> Self {
+        Self {
+            name: name.into(),
+            quota: None,
+            bytes: 0,
+            ranges: 0,
+            objects: 0,
+            sinking: 0,
+            pinned: 0,
+            counts: TenantCounts::default(),
+            usage: Usage::new(policy),
+        }
+    }
+}
+
 impl Tenants {
-    pub(crate) fn new(is_enforced: bool, high_watermark: f64) -> Self {
+    pub(crate) fn new(is_enforced: bool, high_watermark: f64, policy: EvictionPolicy) -> Self {
         Self {
             is_enforced,
             high_watermark,
@@ -59,6 +82,7 @@ impl Tenants {
             by_name: HashMap::default(),
             guaranteed: 0,
             crowded: BTreeSet::new(),
+            policy,
         }
     }
 
@@ -85,7 +109,7 @@ impl Tenants {
 
     pub(super) fn open(&mut self, name: &str) -> u32 {
         self.find(name).unwrap_or_else(|| {
-            let account = self.accounts.insert(Account { name: name.into(), ..Account::default() });
+            let account = self.accounts.insert(Account::new(name, self.policy));
             self.by_name.insert(name.into(), account);
             account
         })
@@ -123,41 +147,9 @@ impl Tenants {
     pub(super) fn most_bytes(&self, quota: &TenantQuota, capacity: u64) -> u64 {
         quota.burst_bytes.unwrap_or_else(|| self.guaranteed_bytes(quota, capacity))
     }
-
-    /// Counts bytes that begin or (below zero) end to sink.
-    pub(super) fn count_sinking(&mut self, account: u32, change: i64) {
-        let sinking = &mut self.accounts[account].sinking;
-        *sinking = sinking.strict_add_signed(change);
-    }
 }
 
 impl Meta {
-    /// Charges the tenant of an object for a new range.
-    #[inline]
-    pub(crate) fn charge_range(&mut self, object: u32, segment: u32, len: u64) {
-        if self.tenants.is_enforced && self.segments[segment].medium == Medium::Memory {
-            self.charge(object, len);
-        }
-    }
-
-    fn charge(&mut self, object: u32, len: u64) {
-        let account = self.tenants.open(split_tenant(&self.objects[object].key).0);
-        let it = &mut self.tenants.accounts[account];
-        (it.bytes, it.ranges) = (it.bytes + len, it.ranges + 1);
-        self.note_crowded_tenant(account);
-    }
-
-    /// Gives the tenant of an object back what a range was charged that is gone.
-    #[inline]
-    pub(crate) fn refund_range(&mut self, object: u32, segment: u32, len: u64) {
-        if self.tenants.is_enforced && self.segments[segment].medium == Medium::Memory {
-            let account = self.account_of(object);
-            let it = &mut self.tenants.accounts[account];
-            (it.bytes, it.ranges) = (it.bytes - len, it.ranges - 1);
-            self.tenants.close_if_empty(account);
-        }
-    }
-
     /// The account of the tenant of an object that has a range in memory.
     pub(super) fn account_of(&self, object: u32) -> u32 {
         let account = self.tenants.of_key(&self.objects[object].key);
@@ -167,7 +159,7 @@ impl Meta {
     /// The lane in which ranges of an object stand on a segment.
     #[inline]
     pub(crate) fn lane_on(&self, object: u32, segment: u32) -> u32 {
-        match self.tenants.is_enforced && self.segments[segment].medium == Medium::Memory {
+        match self.is_charged(segment) {
             true => lane_of_account(self.account_of(object)),
             false => NO_LANE,
         }
@@ -175,31 +167,10 @@ impl Meta {
 
     /// As [`lane_on`](Self::lane_on), for an object of this stored key that may have no range yet.
     pub(crate) fn lane_of_key(&self, key: &str, segment: u32) -> u32 {
-        match self.tenants.is_enforced && self.segments[segment].medium == Medium::Memory {
+        match self.is_charged(segment) {
             true => self.tenants.of_key(key).map_or(NO_LANE, lane_of_account),
             false => NO_LANE,
         }
-    }
-
-    /// Whether an object counts among those that its tenant has in memory. Records of no object of their own do not.
-    #[inline]
-    pub(crate) fn counts_in_memory(&self, object: u32) -> bool {
-        self.tenants.is_enforced
-            && !matches!(self.objects[object].state, ObjectState::Copying | ObjectState::Gathering)
-            && self.memory_replicas(object) != 0
-    }
-
-    /// Counts an object that came to memory or left it since it `counted` or not.
-    #[inline]
-    pub(crate) fn count_in_memory(&mut self, object: u32, counted: bool) {
-        let counts = self.counts_in_memory(object);
-        if counts == counted {
-            return;
-        }
-        // A tenant whose last range is gone may have no account any more.
-        let Some(account) = self.tenants.of_key(&self.objects[object].key) else { return };
-        let objects = &mut self.tenants.accounts[account].objects;
-        *objects = if counts { *objects + 1 } else { *objects - 1 };
     }
 
     /// Counts a look-up of a stored key.
@@ -221,15 +192,6 @@ impl Meta {
             && let Some(account) = self.tenants.of_key(&self.objects[object].key)
         {
             self.tenants.accounts[account].counts.evicted_bytes += bytes;
-        }
-    }
-
-    /// Notes that a range of an object begins or ends to sink on a memory segment.
-    #[inline]
-    pub(crate) fn count_sinking(&mut self, object: u32, change: i64) {
-        if self.tenants.is_enforced {
-            let account = self.account_of(object);
-            self.tenants.count_sinking(account, change);
         }
     }
 }

@@ -4,18 +4,17 @@ use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, Tenant, limits};
 use smallvec::SmallVec;
 
-use super::account::Account;
 use super::lane::lane_of_account;
 use super::quota::TenantQuota;
 use crate::Meta;
 use crate::effort::CHANGE;
 use crate::eviction::CHOICES;
-use crate::objects::QueueKind;
+use crate::objects::{PINNED_PLACES, PLAIN_PLACES, Pin, QueueKind};
 
 /// Most segments on which one eviction within a tenant looks for a victim.
 const CANDIDATES: usize = 64;
 
-/// What a put adds to what its tenant has.
+/// What a tenant has, or what a put adds to it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Need {
     bytes: u64,
@@ -65,8 +64,9 @@ impl Meta {
         Ok(())
     }
 
-    /// Admits a put of so many replicas of `len` bytes, and evicts objects of its tenant if it would exceed the quota.
-    /// The evictions that follow are for this tenant.
+    /// Admits a put of so many bytes in all replicas, and evicts objects of its tenant if it would exceed the quota.
+    /// The evictions that follow are for this tenant. The object will be hard-pinned if `pins`; `replaced` is the object
+    /// that the put replaces.
     ///
     /// # Errors
     /// [`ErrorCode::TenantNotRegistered`], [`ErrorCode::TenantQuotaExceeded`], or
@@ -74,8 +74,8 @@ impl Meta {
     pub(crate) fn admit_put(
         &mut self,
         key: &str,
-        len: u64,
-        replicas: usize,
+        bytes: u64,
+        (pins, replaced): (bool, Option<u32>),
     ) -> Result<(), ErrorCode> {
         if !self.tenants.is_enforced() {
             return Ok(());
@@ -83,8 +83,12 @@ impl Meta {
         let registered = |&account: &u32| self.tenants.accounts[account].quota.is_some();
         let account = self.tenants.of_key(key).filter(registered);
         let account = account.ok_or(ErrorCode::TenantNotRegistered)?;
-        let need = Need { bytes: len.saturating_mul(replicas as u64), objects: 1 };
-        let made = self.make_room_within(account, need);
+        let unpinned = replaced.map_or(0, |object| self.pinned_bytes_of(object));
+        let pins = pins || unpinned > 0;
+        let made = match pins && !self.may_pin(account, bytes, unpinned) {
+            true => Err(ErrorCode::TenantQuotaExceeded),
+            false => self.make_room_within(account, Need { bytes, objects: 1 }),
+        };
         match made {
             Err(ErrorCode::UnavailableInCurrentStatus) => self.counters.puts_delayed += 1,
             Err(_) => self.tenants.accounts[account].counts.refused_puts += 1,
@@ -104,10 +108,11 @@ impl Meta {
         let account = self.tenants.of_key(&self.objects[object].key);
         let account = account.ok_or(ErrorCode::TenantNotRegistered)?;
         self.effort.lane = lane_of_account(account);
-        let need = Need {
-            bytes: self.objects[object].len,
-            objects: u64::from(!self.counts_in_memory(object)),
-        };
+        let record = &self.objects[object];
+        if record.pin == Pin::Hard && !self.may_pin(account, record.len, 0) {
+            return Err(ErrorCode::TenantQuotaExceeded);
+        }
+        let need = Need { bytes: record.len, objects: u64::from(!self.counts_in_memory(object)) };
         match self.exceeds(account, need, 0) {
             true if evicts => self.make_room_within(account, need),
             true => Err(ErrorCode::TenantQuotaExceeded),
@@ -115,13 +120,22 @@ impl Meta {
         }
     }
 
+    /// Whether a tenant may pin so many bytes, if others of its pinned bytes go: what is pinned never gives way, so all
+    /// of it must be within what is guaranteed.
+    fn may_pin(&self, account: u32, bytes: u64, unpinned: u64) -> bool {
+        let (it, capacity) = (&self.tenants.accounts[account], self.segments.memory_bytes());
+        // Without memory a put is refused for that reason.
+        let Some(quota) = it.quota.as_ref().filter(|_| capacity > 0) else { return true };
+        let pinned = (it.pinned - unpinned).saturating_add(bytes);
+        pinned <= self.tenants.guaranteed_bytes(quota, capacity)
+    }
+
     /// Evicts objects of a tenant until the need fits into its quota. Evicts nothing if it never does.
     fn make_room_within(&mut self, account: u32, need: Need) -> Result<(), ErrorCode> {
         if !self.exceeds(account, need, 0) {
             return Ok(());
         }
-        let empty = Account { quota: self.tenants.accounts[account].quota, ..Account::default() };
-        if self.would_exceed(&empty, need, 0) {
+        if self.would_exceed(account, Need::default(), need) {
             return Err(ErrorCode::TenantQuotaExceeded);
         }
         self.effort.begin_replica();
@@ -141,27 +155,35 @@ impl Meta {
 
     /// Whether a tenant would have more than it may have, if so many of its bytes came free.
     fn exceeds(&self, account: u32, need: Need, free_bytes: u64) -> bool {
-        self.would_exceed(&self.tenants.accounts[account], need, free_bytes)
+        let it = &self.tenants.accounts[account];
+        let held = Need { bytes: it.bytes - free_bytes, objects: it.objects };
+        self.would_exceed(account, held, need)
     }
 
-    fn would_exceed(&self, account: &Account, need: Need, free_bytes: u64) -> bool {
+    fn would_exceed(&self, account: u32, held: Need, need: Need) -> bool {
         // Without memory a put is refused for that reason.
         let capacity = self.segments.memory_bytes();
         let counts = capacity > 0 && !is_broken(Rule::QuotasAreKept);
-        let Some(quota) = account.quota.filter(|_| counts) else { return false };
-        let bytes = (account.bytes - free_bytes).saturating_add(need.bytes);
+        let quota = self.tenants.accounts[account].quota.filter(|_| counts);
+        let Some(quota) = quota else { return false };
+        let bytes = held.bytes.saturating_add(need.bytes);
         let most_objects = quota.burst_objects.or(quota.objects);
         bytes > self.tenants.most_bytes(&quota, capacity)
-            || most_objects.is_some_and(|most| account.objects + need.objects > most)
+            || most_objects.is_some_and(|most| held.objects + need.objects > most)
     }
 
     /// Evicts the object of a tenant that is worth least on one of a few segments. False if nothing could be evicted.
     fn evict_within(&mut self, account: u32) -> bool {
         let lane = lane_of_account(account);
         let begin = self.chance.place(self.segments.end().max(1) as usize) as u32;
+        let pinned_too = self.config.allow_evict_soft_pinned;
+        let pinned_places = if pinned_too { PINNED_PLACES } else { 0..0 };
         let mut found: SmallVec<[(_, u32); CHOICES]> = SmallVec::new();
         for slot in self.segments.with_lane(lane, begin).take(CANDIDATES) {
-            if let Some(rank) = self.least_rank_in(slot, lane) {
+            let least = |places| self.least_rank_in((slot, lane), places);
+            let plain = least(PLAIN_PLACES).map(|rank| (false, rank));
+            let or_pinned = || least(pinned_places.clone()).map(|rank| (true, rank));
+            if let Some(rank) = plain.or_else(or_pinned) {
                 found.push((rank, slot));
             }
             if found.len() == CHOICES {
@@ -169,7 +191,6 @@ impl Meta {
             }
         }
         found.sort_unstable();
-        let pinned_too = self.config.allow_evict_soft_pinned;
         for (_, slot) in found {
             let victim = self.next_victim_in(slot, lane, pinned_too);
             let victim = victim.filter(|&range| self.may_evict_range(range));

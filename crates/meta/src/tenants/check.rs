@@ -2,12 +2,13 @@ use std::collections::BTreeMap;
 
 use mooncake_types::{Medium, split_tenant};
 
+use super::account::Account;
 use crate::Meta;
 use crate::check::{Check, ensure};
-use crate::objects::QueueKind;
+use crate::objects::{Pin, QueueKind};
 
-/// Bytes, ranges, objects and sinking bytes in memory.
-type Sums = (u64, u64, u64, u64);
+/// Bytes, ranges, objects, sinking and pinned bytes in memory.
+type Sums = (u64, u64, u64, u64, u64);
 
 impl Meta {
     pub(crate) fn every_tenant_is_charged_for_its_memory(&self) -> Check {
@@ -22,6 +23,13 @@ impl Meta {
             let sum = sums.entry(name).or_default();
             (sum.0, sum.1) = (sum.0 + range.len, sum.1 + 1);
             sum.3 += if range.queue == QueueKind::Sinking { range.len } else { 0 };
+            sum.4 += if self.objects[range.object].pin == Pin::Hard { range.len } else { 0 };
+        }
+        for (payer, pieces) in self.tombstones.reserved().paid() {
+            for piece in pieces.iter().filter(|piece| self.is_charged(piece.segment)) {
+                let sum = sums.entry(&*self.tenants.accounts[payer].name).or_default();
+                (sum.0, sum.1) = (sum.0 + piece.len, sum.1 + 1);
+            }
         }
         for (object, record) in self.objects.iter() {
             if self.counts_in_memory(object) {
@@ -30,7 +38,8 @@ impl Meta {
         }
         for (_, account) in self.tenants.accounts.iter() {
             let sum = sums.remove(&*account.name).unwrap_or_default();
-            let charged = (account.bytes, account.ranges, account.objects, account.sinking);
+            let Account { bytes, ranges, objects, sinking, pinned, .. } = *account;
+            let charged = (bytes, ranges, objects, sinking, pinned);
             ensure("a tenant is charged for what it has in memory", charged == sum, || {
                 format!("{account:?}: {sum:?}")
             })?;

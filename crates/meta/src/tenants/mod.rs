@@ -7,11 +7,13 @@
 //! Without [`Config::multi_tenants`](crate::Config) nothing here costs anything: no account exists, and the objects of
 //! all tenants are in the same queues. With it,
 //!
-//! - an [account](account) is charged for each range in memory, in the functions that make and free ranges, and nowhere
-//!   else;
-//! - a put is [admitted](admit) within the burst of its tenant, and evicts objects of the same tenant for that;
+//! - an [account](account) is [charged](charge) for each range in memory, in the functions that make and free ranges and
+//!   reservations, and nowhere else;
+//! - a put is [admitted](admit) within the burst of its tenant, and evicts objects of the same tenant for that. Hard-pinned
+//!   objects are admitted within the share that is guaranteed, since no tenant can make them give way;
 //! - each tenant has a [lane](lane) of queues of its own on each memory segment, and eviction takes the lane first whose
-//!   tenant is furthest above its share ([order](order)). A tenant within its share gives way only to itself.
+//!   tenant is furthest above its share ([order](order)). A tenant within its share gives way only to itself;
+//! - what eviction learns of the use of objects, it learns for each tenant apart ([usage](usage)).
 //!
 //! Disks have one lane for all tenants, and no quotas.
 //!
@@ -20,11 +22,13 @@
 
 mod account;
 mod admit;
+mod charge;
 mod check;
 mod lane;
 mod order;
 mod quota;
 mod report;
+mod usage;
 
 pub(crate) use self::account::Tenants;
 pub(crate) use self::lane::{Lane, NO_LANE};

@@ -15,8 +15,11 @@ pub struct TenantReport {
     pub guaranteed_bytes: u64,
     /// Most bytes that it may have in the present pool.
     pub most_bytes: u64,
-    /// Bytes that it has in memory: all replicas, those of running puts and of objects that are being dropped included.
+    /// Bytes that it has in memory: all replicas, those of running puts and of objects that are being dropped included,
+    /// and what is reserved for writers of puts that were given up.
     pub bytes: u64,
+    /// Of these, the bytes of hard-pinned objects.
+    pub pinned_bytes: u64,
     /// Objects that it has in memory.
     pub objects: u64,
     /// Keys that its reads looked up, and those that they found.
@@ -79,6 +82,7 @@ impl Meta {
             guaranteed_bytes: of_quota(super::Tenants::guaranteed_bytes),
             most_bytes: of_quota(super::Tenants::most_bytes),
             bytes: account.bytes,
+            pinned_bytes: account.pinned,
             objects: account.objects,
             lookups,
             hits,

@@ -4,6 +4,7 @@ use mooncake_types::{Tick, Version};
 
 use super::reserved::Reservation;
 use crate::Meta;
+use crate::objects::Hashed;
 use crate::segments::Pieces;
 use crate::timer::Timer;
 
@@ -12,18 +13,20 @@ use crate::timer::Timer;
 const HELD_MS: u64 = 60_000;
 
 impl Meta {
-    /// Keeps ranges that belong to no object reserved until a time.
+    /// Keeps ranges that belong to no object reserved until a time. The tenant of the key pays for them.
     pub(crate) fn reserve_until(
         &mut self,
         until: Tick,
-        (hash, version): (u64, Version),
+        (Hashed { key, hash }, version): (Hashed<'_>, Version),
         pieces: Pieces,
     ) {
+        let payer = self.charge_pieces(key, &pieces);
         for piece in &pieces {
             self.tombstones.reserved.len_bytes += piece.len;
             self.leave_tombstone_in(piece, (hash, version));
         }
-        let id = self.tombstones.reserved.known.insert(Reservation { hash, version, pieces });
+        let id =
+            self.tombstones.reserved.known.insert(Reservation { hash, version, payer, pieces });
         self.timers.insert((until, Timer::Release(id)));
     }
 
@@ -38,10 +41,9 @@ impl Meta {
         if ids.is_empty() {
             return;
         }
-        let record = &self.objects[object];
-        let of = (self.index.hash(&record.key), record.version);
+        let (key, version) = (self.objects[object].key.clone(), self.objects[object].version);
         let pieces = ids.into_iter().map(|id| self.take_range(object, id)).collect();
-        self.reserve_until(until, of, pieces);
+        self.reserve_until(until, (self.index.hashed(&key), version), pieces);
     }
 
     /// The time until which ranges stay reserved that are given up now: their writer may write until then.
@@ -56,7 +58,9 @@ impl Meta {
 
     /// Ends a reservation and frees its ranges.
     pub(crate) fn release(&mut self, id: u32) {
-        let Reservation { hash, version, pieces } = self.tombstones.reserved.known.remove(id);
+        let Reservation { hash, version, payer, pieces } =
+            self.tombstones.reserved.known.remove(id);
+        self.refund_pieces(payer, &pieces);
         for piece in &pieces {
             self.tombstones.reserved.len_bytes -= piece.len;
             self.free_piece(piece, (hash, version));

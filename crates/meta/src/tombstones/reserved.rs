@@ -20,6 +20,8 @@ pub(super) struct Reservation {
     /// The hash of the key.
     pub(super) hash: u64,
     pub(super) version: Version,
+    /// The account of the tenant that pays for ranges in memory, if tenants have quotas.
+    pub(super) payer: Option<u32>,
     pub(super) pieces: Pieces,
 }
 
@@ -38,6 +40,11 @@ impl Reservations {
     /// Bytes of all reservations.
     pub(crate) fn len_bytes(&self) -> u64 {
         self.len_bytes
+    }
+
+    /// The account that pays for a reservation, and its ranges, of each that is paid for.
+    pub(crate) fn paid(&self) -> impl Iterator<Item = (u32, &[Piece])> {
+        self.known.iter().filter_map(|(_, it)| Some((it.payer?, &*it.pieces)))
     }
 
     /// The ranges of each reservation, and the number that its timer names.

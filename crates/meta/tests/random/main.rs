@@ -29,7 +29,7 @@ use world::World;
 /// Seeds that meet states which the first 30 do not: adjacent windows, and a promoted replica in pieces.
 const ONCE_AT_FAULT: [u64; 3] = [55, 263, 334];
 
-/// From this seed on, tenants have shares of the memory. No put is refused for a quota.
+/// From this seed on, tenants have shares of the memory. Only hard pins are refused for a quota.
 const FIRST_WITH_SHARES: u64 = 2_000;
 
 /// From this seed on, worlds have failure domains.

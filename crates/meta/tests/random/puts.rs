@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mooncake_meta::AllocatorKind;
 use mooncake_types::{
     ClientId, ErrorCode, Grant, Placement, PutItem, PutMode, PutRevoke, ReplicateConfig, SegmentId,
-    SoftPin,
+    SoftPin, split_tenant,
 };
 
 use crate::action::{Start, name};
@@ -54,6 +54,10 @@ impl Run {
             Err(ErrorCode::UnavailableInCurrentStatus) => {
                 assert!(refused.is_none() && self.config.offload, "{key}");
                 self.meet("a put was told to wait");
+            }
+            Err(ErrorCode::TenantQuotaExceeded) => {
+                assert!(refused.is_none() && evicted == 0, "{key}");
+                self.pins_too_much(start);
             }
             Err(other) => assert_eq!(Some(other), refused, "{key}"),
             Ok(placed) => {
@@ -110,6 +114,20 @@ impl Run {
             key,
         };
         self.model.running.push(put);
+    }
+
+    /// A tenant that was refused a hard pin would have pinned more than it is guaranteed.
+    fn pins_too_much(&mut self, start: &Start) {
+        let key = name(start.key);
+        // An upsert inherits the hard pin of what it replaces, even if that is out of sight or still running.
+        let is_pinned = self.model.objects.get(&key).is_some_and(|object| object.hard)
+            || self.model.running.iter().any(|put| put.key == key && put.hard)
+            || self.world.meta.peek(&key).is_some_and(|report| report.hard_pin);
+        assert!(start.pin == 3 || start.upsert && is_pinned, "{key} is not pinned");
+        let tenant = self.world.meta.tenant(split_tenant(&key).0).expect("it has a quota");
+        let wanted = start.len * u64::from(start.replicas);
+        assert!(tenant.pinned_bytes + wanted > tenant.guaranteed_bytes, "{key}: {tenant:?}");
+        self.meet("a hard pin was refused for a quota");
     }
 
     /// A refused put evicts nothing, and no eviction at its price could have made room for it.

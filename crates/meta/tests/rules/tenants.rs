@@ -2,8 +2,8 @@
 
 use mooncake_meta::{Config, EvictionPolicy, TenantQuota};
 use mooncake_types::{
-    CreateTask, ErrorCode, PutItem, PutMode, ReplicateConfig, Reply, Request, Scan, ScanAction,
-    TaskKind, Tenant,
+    CreateTask, ErrorCode, PutItem, PutMode, PutRevoke, ReplicateConfig, Reply, Request, Scan,
+    ScanAction, SoftPin, TaskKind, Tenant,
 };
 
 use crate::world::{ALICE, BOB, World};
@@ -46,9 +46,10 @@ fn put(world: &mut World, name: &str, own_key: &str, kib: u64) -> Result<(), Err
 
 /// The keys of a tenant as the tenant knows them.
 fn keys_of(world: &mut World, name: &str) -> Vec<String> {
-    let scan =
-        Scan { tenant: Some(name), pattern: None, action: ScanAction::List, cursor: 0, limit: 100 };
+    let action = ScanAction::List;
+    let scan = Scan { tenant: Some(name), pattern: None, action, cursor: 0, limit: 1_000 };
     let Reply::Scanned(page) = world.ask(BOB, &Request::Scan(scan)) else { panic!("no page") };
+    assert_eq!(page.next_cursor, None, "one page has all");
     let mut keys: Vec<String> = page.objects.into_iter().map(|(key, _)| key).collect();
     keys.sort();
     keys
@@ -142,6 +143,33 @@ fn a_tenant_at_its_quota_evicts_its_own_least_recently_used_objects() {
 }
 
 #[test]
+fn a_tenant_at_its_quota_evicts_soft_pinned_objects_of_its_own_if_it_has_no_others() {
+    let mut world = shared(2, &[("blue", 32, 32)]);
+    let pinned = crate::soft(SoftPin::Enable { ttl_ms: Some(600_000) });
+    world.put_with(ALICE, &key("blue", "a"), 16 * KIB, pinned).unwrap();
+    for own in ["b", "c", "d"] {
+        put(&mut world, "blue", own, 16).unwrap();
+        assert_eq!(keys_of(&mut world, "blue"), ["a", own]);
+    }
+    assert_eq!(put(&mut world, "blue", "e", 32), Ok(()));
+    assert_eq!(keys_of(&mut world, "blue"), ["e"], "the pin gives way at last");
+}
+
+#[test]
+fn a_tenant_at_its_quota_passes_over_its_leased_objects() {
+    for policy in EvictionPolicy::ALL {
+        let config = Config { eviction_policy: policy, ..Config::default() };
+        let mut world = shared_by(config, 1, &[("blue", 48, 48)]);
+        for own in ["a", "b", "c"] {
+            put(&mut world, "blue", own, 16).unwrap();
+        }
+        world.get(&key("blue", "a")).unwrap();
+        assert_eq!(put(&mut world, "blue", "d", 16), Ok(()), "{policy:?}");
+        assert_eq!(keys_of(&mut world, "blue"), ["a", "c", "d"], "{policy:?}");
+    }
+}
+
+#[test]
 fn what_can_never_fit_a_quota_is_refused_and_evicts_nothing() {
     let mut world = shared(2, &[("blue", 32, 32)]);
     put(&mut world, "blue", "a", 16).unwrap();
@@ -177,6 +205,83 @@ fn running_puts_count_and_are_given_back() {
     world.revoke(ALICE, &stored, &placed.what).unwrap();
     assert_eq!(world.meta.tenant("blue").expect("it is there").bytes, 0);
     assert_eq!(put(&mut world, "blue", "b", 1), Ok(()));
+}
+
+#[test]
+fn puts_that_were_never_ended_count_until_their_ranges_are_free() {
+    let config = Config { put_discard_ms: 1_000, put_release_ms: 10_000, ..Config::default() };
+    let mut world = shared_by(config, 1, &[("blue", 32, 32)]);
+    world.start(ALICE, &key("blue", "a"), 32 * KIB).unwrap();
+    world.advance(5_000);
+    world.check();
+    assert_eq!(keys_of(&mut world, "blue"), [""; 0]);
+    let report = world.meta.tenant("blue").expect("it is registered");
+    assert_eq!((report.bytes, report.objects), (32 * KIB, 0), "the writer may still write there");
+    assert_eq!(put(&mut world, "blue", "b", 1), Err(ErrorCode::TenantQuotaExceeded));
+    world.advance(6_000);
+    assert_eq!(put(&mut world, "blue", "b", 32), Ok(()));
+}
+
+#[test]
+fn ranges_that_a_writer_could_not_get_count_too() {
+    let mut world = shared(1, &[("blue", 32, 32)]);
+    let stored = key("blue", "a");
+    let placed = world.start(ALICE, &stored, 32 * KIB).unwrap();
+    let given_up = PutRevoke { held_replicas: 1, ..PutRevoke::new(&stored, placed.what.version) };
+    world.give_up(ALICE, given_up).unwrap();
+    world.check();
+    assert_eq!(put(&mut world, "blue", "b", 1), Err(ErrorCode::TenantQuotaExceeded));
+    world.advance(600_000);
+    assert_eq!(put(&mut world, "blue", "b", 32), Ok(()));
+}
+
+#[test]
+fn a_quota_is_not_taken_away_while_a_put_of_the_tenant_reserves_memory() {
+    let config = Config { put_discard_ms: 1_000, put_release_ms: 10_000, ..Config::default() };
+    let mut world = shared_by(config, 1, &[("blue", 32, 32)]);
+    world.start(ALICE, &key("blue", "a"), KIB).unwrap();
+    world.advance(5_000);
+    let blue = tenant("blue");
+    assert_eq!(world.meta.set_tenant_quota(&blue, None), Err(ErrorCode::TenantNotEmpty));
+    world.advance(6_000);
+    assert_eq!(world.meta.set_tenant_quota(&blue, None), Ok(()));
+    world.check();
+}
+
+#[test]
+fn hard_pins_are_admitted_within_what_is_guaranteed() {
+    let mut world = shared(2, &[("blue", 32, 128), ("red", 64, 64)]);
+    let pinned = ReplicateConfig { hard_pin: true, ..ReplicateConfig::default() };
+    let running = world.start_with(ALICE, &key("blue", "a"), 16 * KIB, pinned.clone()).unwrap();
+    world.put_with(ALICE, &key("blue", "b"), 16 * KIB, pinned.clone()).unwrap();
+    let refused = world.start_with(ALICE, &key("blue", "c"), KIB, pinned.clone());
+    assert_eq!(refused, Err(ErrorCode::TenantQuotaExceeded), "puts count from their beginning");
+    assert_eq!(put(&mut world, "blue", "c", 32), Ok(()), "what is not pinned may use the burst");
+    world.revoke(ALICE, &key("blue", "a"), &running.what).unwrap();
+    world.put_with(ALICE, &key("blue", "d"), 16 * KIB, pinned).unwrap();
+    assert_eq!(world.meta.tenant("blue").expect("it is there").pinned_bytes, 32 * KIB);
+    for own in ["r1", "r2", "r3", "r4"] {
+        assert_eq!(put(&mut world, "red", own, 16), Ok(()), "its share is left");
+    }
+    world.remove(&key("blue", "b"), true).unwrap();
+    world.advance(10_000);
+    assert_eq!(world.meta.tenant("blue").expect("it is there").pinned_bytes, 16 * KIB);
+    world.check();
+}
+
+#[test]
+fn a_hard_pinned_object_is_replaced_within_what_is_guaranteed() {
+    let mut world = shared(2, &[("blue", 32, 128)]);
+    let pinned = ReplicateConfig { hard_pin: true, ..ReplicateConfig::default() };
+    let stored = key("blue", "a");
+    world.put_with(ALICE, &stored, 32 * KIB, pinned).unwrap();
+    let placed = world.upsert(ALICE, &stored, 32 * KIB).unwrap();
+    world.end(ALICE, &stored, &placed.what, 0).unwrap();
+    world.check();
+    world.advance(10_000);
+    assert_eq!(world.meta.tenant("blue").expect("it is there").pinned_bytes, 32 * KIB);
+    let longer = world.upsert(ALICE, &stored, 33 * KIB);
+    assert_eq!(longer, Err(ErrorCode::TenantQuotaExceeded), "the pin would be inherited");
 }
 
 #[test]
@@ -290,4 +395,54 @@ fn copies_are_admitted_like_puts() {
     let report = world.query_task(id).unwrap();
     assert!(report.message.contains("QUOTA"), "{report:?}");
     world.check();
+}
+
+/// Reads an object of a tenant, or puts it. Returns whether it was there.
+fn request(world: &mut World, name: &str, own: &str) -> bool {
+    let stored = key(name, own);
+    let is_hit = world.get(&stored).is_ok();
+    if !is_hit {
+        world.put(&stored, KIB).unwrap();
+    }
+    is_hit
+}
+
+/// What a quiet tenant hits and still has, after requests between which another tenant has `noise` of its own.
+fn quiet_beside(policy: EvictionPolicy, noise: u64) -> (usize, Vec<String>) {
+    let config = Config {
+        multi_tenants: true,
+        eviction_policy: policy,
+        lease_ttl_ms: 100,
+        tenant_eviction_high_watermark_ratio: 0.0,
+        ..Config::default()
+    };
+    let mut world = pool_with(1, 512 * KIB, config);
+    for name in ["quiet", "noisy"] {
+        world.meta.set_tenant_quota(&tenant(name), Some(quota(64))).unwrap();
+    }
+    let mut hits = 0;
+    for number in 0..1_500 {
+        // Some objects are used over and over, some twice, most once.
+        let own = match number % 4 {
+            0 => format!("hot {}", number * 7 % 60),
+            1 => format!("twice {}", number / 8),
+            _ => format!("once {number}"),
+        };
+        hits += usize::from(request(&mut world, "quiet", &own));
+        for other in 0..noise {
+            request(&mut world, "noisy", &format!("{}", (number * noise + other) / 2));
+        }
+        world.advance(10);
+    }
+    world.check();
+    (hits, keys_of(&mut world, "quiet"))
+}
+
+#[test]
+fn the_noise_of_another_tenant_does_not_change_which_objects_of_a_quiet_one_go() {
+    for policy in EvictionPolicy::ALL {
+        let alone = quiet_beside(policy, 0);
+        assert!(alone.0 > 0, "{policy:?}: the trace hits nothing");
+        assert_eq!(quiet_beside(policy, 3), alone, "{policy:?}");
+    }
 }

@@ -33,7 +33,7 @@ impl Service {
         let tokens = roles.as_ref().map(Roles::tokens);
         let roles = tokens.as_deref().unwrap_or_default();
         let checked = hello.check(&Expected { cluster_id, auth_token, roles });
-        self.rights = checked.map_err(|refusal| End::Refused(id, refusal))?;
+        self.rights = checked.map_err(|refusal| End::Refused(id, refusal))?.rights();
         let local_socket = self.context.local_socket.clone();
         let lender = self.context.config.far.as_ref();
         let transports = lender.and_then(|lender| lender.descriptor()).into_iter().collect();
