@@ -43,6 +43,7 @@ SECTIONS: dict[str, tuple[list[str], list[str]]] = {
     "Eviction": (["bench/policies.py", "--as-installed"], ["--seeds", "1"]),
     "The range allocator": ([*CARGO, "mooncake-alloc", "--bench", "alloc"], ["--", "50000"]),
     "The wire": ([*CARGO, "mooncake-wire", "--bench", "frames"], []),
+    "Seals": ([*CARGO, "mooncake-seals", "--bench", "seals"], []),
 }
 
 

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use mooncake_memory::Private;
 use mooncake_wire::{Header, Kind, foreign_protocol};
 use rustix::io::Errno;
@@ -152,13 +153,36 @@ impl Connection {
         let id = self.last_id;
         self.send_from(started, descriptor, |out| encode(out, id))?;
         meanwhile();
-        let kinds = [awaited, Kind::Refusal];
-        let awaited = Awaited { request_id: Some(id), ..Awaited::any_of(&kinds) };
+        let header = self.receive_answer(started, id, &[awaited, Kind::Refusal])?;
+        Ok(self.body(&header))
+    }
+
+    /// Like [`Connection::call`], for a reply of any of these kinds.
+    pub(crate) fn ask(
+        &mut self,
+        encode: impl FnOnce(&mut Vec<u8>, u64),
+        awaited: &[Kind],
+    ) -> Result<(Kind, Bytes), CallFault> {
+        let started = Instant::now();
+        self.last_id += 1;
+        let id = self.last_id;
+        self.send_from(started, None, |out| encode(out, id))?;
+        let header = self.receive_answer(started, id, &[awaited, &[Kind::Refusal]].concat())?;
+        Ok((header.kind, self.body(&header).into_bytes()))
+    }
+
+    /// Waits for the answer to a request.
+    fn receive_answer(
+        &mut self,
+        started: Instant,
+        id: u64,
+        kinds: &[Kind],
+    ) -> Result<Header, CallFault> {
+        let awaited = Awaited { request_id: Some(id), ..Awaited::any_of(kinds) };
         let header = self.receive_only(started, &awaited)?;
-        let body = self.body(&header);
         match header.kind {
-            Kind::Refusal => Err(refused(&body).into()),
-            _ => Ok(body),
+            Kind::Refusal => Err(refused(&self.body(&header)).into()),
+            _ => Ok(header),
         }
     }
 

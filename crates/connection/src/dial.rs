@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use mooncake_memory::{Private, Resolver};
 use mooncake_tls::Tls;
 use mooncake_types::host_port;
-use mooncake_wire::{Hello, Kind, Welcome, decode_welcome, encode_hello};
+use mooncake_wire::{Hello, Kind, Welcome, encode_hello, encode_proof};
 use socket2::{SockRef, TcpKeepalive};
 
-use crate::{CallFault, Connection, Fault, LOCAL_MARK, TrustedUsers};
+use crate::{Answered, CallFault, Connection, Fault, LOCAL_MARK, TrustedUsers, on_answer};
 
 /// The kernel begins to probe the peer once a connection has been idle for this long.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
@@ -100,11 +100,17 @@ impl Dialer {
     /// Shakes hands on a new connection.
     ///
     /// # Errors
-    /// [`Fault::Refused`] if the peer refuses this process; otherwise the fault that broke the connection.
+    /// [`Fault::Refused`] if the peer refuses this process, or does not prove that it knows the token; otherwise the fault that broke the connection.
     pub fn greet(&self, connection: &mut Connection) -> Result<Welcome, CallFault> {
         let hello = |out: &mut Vec<u8>, id| encode_hello(out, id, &self.hello);
-        let body = connection.call(hello, Kind::Welcome)?;
-        Ok(decode_welcome(&body).map_err(Fault::from)?)
+        let answer = connection.ask(hello, &[Kind::Welcome, Kind::Challenge])?;
+        let asked = match on_answer(&self.hello, answer)? {
+            Answered::Welcomed(welcome) => return Ok(welcome),
+            Answered::Asked(asked) => asked,
+        };
+        let proof = |out: &mut Vec<u8>, id| encode_proof(out, id, &asked.proof);
+        let (_, body) = connection.ask(proof, &[Kind::Welcome])?;
+        Ok(asked.on_welcome(&body)?)
     }
 }
 

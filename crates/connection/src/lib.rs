@@ -26,6 +26,7 @@ mod idle;
 mod inbox;
 mod local;
 mod permits;
+mod proof;
 mod roles;
 #[cfg(test)]
 mod tests;
@@ -41,4 +42,5 @@ pub use idle::IdleConnections;
 pub use inbox::Inbox;
 pub use local::{LOCAL_MARK, TrustedUsers, listen_locally};
 pub use permits::{Permit, Permits};
+pub use proof::{Admitted, Answered, Asked, Challenge, on_answer};
 pub use roles::{Roles, RolesError, Tokens};

@@ -4,12 +4,12 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mooncake_connection::{CallFault, Connection, Fault, TrustedUsers};
+use mooncake_connection::{CallFault, Challenge, Connection, Fault, TrustedUsers};
 use mooncake_memory::peer_of;
 use mooncake_types::{DummyReply, DummyRequest, Epoch, ErrorCode};
 use mooncake_wire::{
-    Expected, Kind, Refusal, Welcome, decode_dummy_request, decode_hello, encode_dummy_reply,
-    encode_welcome,
+    Expected, Kind, Mac, Refusal, Welcome, decode_dummy_request, decode_hello, decode_proof,
+    encode_challenge, encode_dummy_reply, encode_welcome,
 };
 
 use super::attached_dummies::AttachedDummies;
@@ -95,8 +95,26 @@ fn hello(dummies: &AttachedDummies, connection: &mut Connection) -> Result<(), C
     let id = frame.header.request_id;
     // A dummy does not know the name of the cluster.
     let expected = Expected { cluster_id: "", auth_token: &dummies.auth_token, roles: &[] };
-    hello.check(&expected).map_err(Fault::Refused)?;
-    connection.send(|out| encode_welcome(out, id, &Welcome::new(Epoch::default())))
+    let challenge = Challenge::draw(&hello, &expected).map_err(Fault::Refused)?;
+    let (id, mac) = match challenge {
+        Some(challenge) => prove(connection, (id, &challenge), &expected)?,
+        None => (id, None),
+    };
+    let welcome = Welcome { mac, ..Welcome::new(Epoch::default()) };
+    connection.send(|out| encode_welcome(out, id, &welcome))
+}
+
+/// Has the dummy prove that it knows the token. Returns the id of its answer, and how this side proves it.
+fn prove(
+    connection: &mut Connection,
+    (id, challenge): (u64, &Challenge),
+    expected: &Expected<'_>,
+) -> Result<(u64, Option<Mac>), CallFault> {
+    connection.send(|out| encode_challenge(out, id, challenge.nonce()))?;
+    let frame = connection.receive(&[Kind::Proof])?;
+    let proof = decode_proof(&frame.body).map_err(Fault::from)?;
+    let admitted = challenge.check(&proof, expected).map_err(Fault::Refused)?;
+    Ok((frame.header.request_id, admitted.mac))
 }
 
 /// Receives the first request. Returns its id, and the attachment that it names.

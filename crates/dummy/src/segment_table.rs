@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mooncake_types::{ErrorCode, Located, Placement, SegmentAddress, SegmentId};
+use mooncake_types::{ErrorCode, Located, Placement, Seal, SegmentAddress, SegmentId};
 
 use mooncake_client::ObjectLocation;
 
@@ -23,6 +23,7 @@ impl SegmentTable {
             segment: self.number_of(&stripe.segment),
             offset: stripe.offset,
             len: stripe.len,
+            seal: Seal::NONE,
         });
         Located { version, len, placements: placements.collect() }
     }

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mooncake_device::{copy_from_caller, copy_to_caller};
 use mooncake_memory::{Buffer, HeldSlice, Region};
 use mooncake_transfer::{Interrupt, ReadTicket, SegmentHost, WriteTicket};
-use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{
+    Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Seal, SegmentId, Version,
+};
 
 use crate::Note;
 use crate::mailbox::{HEAD_BYTES, MAX_NOTE_BYTES, Mailbox};
@@ -28,13 +30,29 @@ pub(crate) const EPOCH: Epoch = Epoch(0);
 
 /// A read of memory at an address of the peer.
 pub(crate) fn memory_read(address: u64, len: u64) -> RangeRead {
-    RangeRead { segment: MEMORY, offset: address, version: VERSION, object_offset: 0, from: 0, len }
+    RangeRead {
+        segment: MEMORY,
+        offset: address,
+        version: VERSION,
+        object_offset: 0,
+        from: 0,
+        len,
+        seal: Seal::NONE,
+    }
 }
 
 /// A read of the peer's directory.
 pub(crate) fn directory_read() -> RangeRead {
     let len = Directory::BYTES as u64;
-    RangeRead { segment: DIRECTORY, offset: 0, version: VERSION, object_offset: 0, from: 0, len }
+    RangeRead {
+        segment: DIRECTORY,
+        offset: 0,
+        version: VERSION,
+        object_offset: 0,
+        from: 0,
+        len,
+        seal: Seal::NONE,
+    }
 }
 
 /// A write to memory at an address of the peer.
@@ -60,6 +78,7 @@ fn write(segment: SegmentId, offset: u64, len: u64) -> RangeWrite<'static> {
         object_len: len,
         object_offset: 0,
         attributes: &[],
+        seal: Seal::NONE,
     }
 }
 

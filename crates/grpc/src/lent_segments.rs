@@ -83,6 +83,7 @@ async fn ask_to_mount(link: &Link, name: &str, segment: LentSegment) -> Result<(
         run: 0,
         medium: Medium::Memory,
         domains: &[],
+        seal_key: None,
     });
     match link.ask(&request, PATIENCE).await {
         Ok(Reply::Mounted(MountOutcome::Ready)) => Ok(()),

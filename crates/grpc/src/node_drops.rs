@@ -6,7 +6,7 @@ use std::time::Duration;
 use mooncake_connection::{AsyncConnection, Fault};
 use mooncake_ops::MoveError;
 use mooncake_types::limits::MAX_FRAME_RANGES;
-use mooncake_types::{ErrorCode, NodeDrop, RangeDrop};
+use mooncake_types::{ErrorCode, NodeDrop, RangeDrop, Seal};
 use mooncake_wire::{Kind, decode_results, encode_drop};
 
 use crate::link::Link;
@@ -25,7 +25,8 @@ pub(crate) async fn drop_at_nodes(link: &Link, drops: &[NodeDrop]) -> Vec<Result
     for (endpoint, positions) in by_node {
         let Ok((mut node, _)) = dialer.dial_async(endpoint, PATIENCE).await else { continue };
         for some in positions.chunks(MAX_FRAME_RANGES) {
-            let ranges: Vec<RangeDrop> = some.iter().map(|&at| drops[at].range).collect();
+            let sealed = |&at: &usize| (drops[at].range, drops[at].seal);
+            let ranges: Vec<(RangeDrop, Seal)> = some.iter().map(sealed).collect();
             let Ok(dropped) = ask(&mut node, &ranges).await else { break };
             for (&at, result) in some.iter().zip(dropped) {
                 results[at] = result.map_err(meaning);
@@ -37,7 +38,7 @@ pub(crate) async fn drop_at_nodes(link: &Link, drops: &[NodeDrop]) -> Vec<Result
 
 async fn ask(
     node: &mut AsyncConnection,
-    ranges: &[RangeDrop],
+    ranges: &[(RangeDrop, Seal)],
 ) -> Result<Vec<Result<(), ErrorCode>>, Fault> {
     let encode = |out: &mut Vec<u8>, id| encode_drop(out, id, ranges);
     let body = node.call(encode, Kind::DropReply, PATIENCE).await?;

@@ -82,6 +82,7 @@ impl Share {
             run: 1,
             medium: mooncake_types::Medium::Memory,
             domains: &[],
+            seal_key: None,
         })
     }
 

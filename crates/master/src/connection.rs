@@ -355,7 +355,7 @@ impl Connection {
         let shell = Rc::clone(&self.shell);
         let (id, endpoint) = (segment.id, segment.endpoint);
         let prepare = async {
-            let tried = reach::before_mount(&shell.config, id, endpoint).await;
+            let tried = reach::before_mount(&shell.config, segment).await;
             (tried, shell.prepare(segment).await)
         };
         let (tried, prepared) = tokio::select! {

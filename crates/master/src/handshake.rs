@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mooncake_connection::codec::{Awaited, BadFrame};
-use mooncake_connection::{AsyncInbox, Roles};
+use mooncake_connection::{Admitted, AsyncInbox, Challenge, Roles};
 use mooncake_meta::Meta;
 use mooncake_types::{Access, ClientId, ErrorCode, Rights};
 use mooncake_wire::{
-    Expected, Header, Hello, Kind, MAX_HANDSHAKE_BODY_BYTES, Refusal, Welcome, foreign_protocol,
+    Expected, Header, Hello, Kind, MAX_HANDSHAKE_BODY_BYTES, Mac, Refusal, Welcome,
+    foreign_protocol,
 };
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::accept::Peer;
 use crate::config::Config;
@@ -24,6 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The first frame of each connection.
 const HELLO: Awaited<'static> =
     Awaited { max_body: MAX_HANDSHAKE_BODY_BYTES, ..Awaited::any_of(&[Kind::Hello]) };
+
+/// The answer to a challenge.
+const PROOF: Awaited<'static> =
+    Awaited { max_body: MAX_HANDSHAKE_BODY_BYTES, ..Awaited::any_of(&[Kind::Proof]) };
 
 /// Why a connection is not admitted.
 #[derive(Debug)]
@@ -45,13 +51,16 @@ pub(crate) struct Greeting {
     pub(crate) request_id: u64,
     /// What the client may do.
     pub(crate) access: Access,
+    /// Proves that this master knows the client's token.
+    mac: Option<Mac>,
 }
 
 impl Greeting {
     /// Appends the reply of a leader.
     pub(crate) fn welcome(&self, meta: &Meta, out: &mut Vec<u8>) {
         let shared_directory = meta.shared_directory().cloned();
-        let welcome = Welcome { shared_directory, ..Welcome::new(meta.epoch()) };
+        let mac = self.mac;
+        let welcome = Welcome { shared_directory, mac, ..Welcome::new(meta.epoch()) };
         mooncake_wire::encode_welcome(out, self.request_id, &welcome);
     }
 }
@@ -62,7 +71,8 @@ pub(crate) async fn greet(
     stream: &mut TcpStream,
     inbox: &mut AsyncInbox,
 ) -> Result<Greeting, Rejected> {
-    let waited = timeout(PATIENCE, first_frame(stream, inbox)).await;
+    let until = Instant::now() + PATIENCE;
+    let waited = timeout_at(until, first_frame(stream, inbox)).await;
     let (header, body) = waited.unwrap_or_else(|_| {
         let seconds = PATIENCE.as_secs();
         let hint = foreign_protocol(inbox.held());
@@ -74,15 +84,54 @@ pub(crate) async fn greet(
     let hello = mooncake_wire::decode_hello(&body).map_err(|error| {
         refused(request_id, malformed(format!("the HELLO cannot be read: {error}")))
     })?;
-    let access = check(config, &hello).map_err(|refusal| refused(request_id, refusal))?;
-    Ok(Greeting { client: hello.client, request_id, access })
-}
-
-fn check(config: &Config, hello: &Hello) -> Result<Access, Refusal> {
     let Config { cluster_id, auth_token, .. } = config;
     let tokens = config.roles.as_ref().map(Roles::tokens);
     let roles = tokens.as_deref().unwrap_or_default();
-    let access = hello.check(&Expected { cluster_id, auth_token, roles })?;
+    let expected = Expected { cluster_id, auth_token, roles };
+    let drawn = Challenge::draw(&hello, &expected);
+    let challenge = drawn.map_err(|refusal| refused(request_id, refusal))?;
+    let (request_id, admitted) = match challenge {
+        Some(challenge) => {
+            let proved = prove((stream, inbox), (request_id, &challenge), &expected);
+            let late = || malformed("no PROOF came in time".to_owned());
+            timeout_at(until, proved).await.unwrap_or_else(|_| Err(refused(request_id, late())))?
+        }
+        None => (request_id, Admitted::BY_ALL),
+    };
+    let Admitted { access, mac } = admitted;
+    check(&hello, &access).map_err(|refusal| refused(request_id, refusal))?;
+    Ok(Greeting { client: hello.client, request_id, access, mac })
+}
+
+/// Has the peer prove that it knows a token. Returns the id of its answer, and what it may do.
+async fn prove(
+    (stream, inbox): (&mut TcpStream, &mut AsyncInbox),
+    (request_id, challenge): (u64, &Challenge),
+    expected: &Expected<'_>,
+) -> Result<(u64, Admitted), Rejected> {
+    let mut out = Vec::new();
+    mooncake_wire::encode_challenge(&mut out, request_id, challenge.nonce());
+    stream.write_all(&out).await.map_err(|_| Rejected::Gone)?;
+    let (header, body) = loop {
+        match inbox.next_frame(&PROOF) {
+            Ok(Some(frame)) => break frame,
+            Ok(None) if inbox.fill(stream).await.is_ok_and(|count| count > 0) => {}
+            Ok(None) => return Err(Rejected::Gone),
+            Err(error) => {
+                let message = format!("a challenge is answered by a PROOF: {error}");
+                return Err(refused(error.request_id(), malformed(message)));
+            }
+        }
+    };
+    let request_id = header.request_id;
+    let proof = mooncake_wire::decode_proof(&body).map_err(|error| {
+        refused(request_id, malformed(format!("the PROOF cannot be read: {error}")))
+    })?;
+    let admitted = challenge.check(&proof, expected);
+    Ok((request_id, admitted.map_err(|refusal| refused(request_id, refusal))?))
+}
+
+fn check(hello: &Hello, access: &Access) -> Result<(), Refusal> {
     if !access.rights().include(Rights::MEMBER) {
         let message = format!("the auth token allows {access}: it is for the admin server alone");
         return Err(Refusal { code: ErrorCode::PermissionDenied, message });
@@ -92,7 +141,7 @@ fn check(config: &Config, hello: &Hello) -> Result<Access, Refusal> {
             code: ErrorCode::InvalidParams,
             message: "the client id must not be zero".to_owned(),
         }),
-        _ => Ok(access),
+        _ => Ok(()),
     }
 }
 

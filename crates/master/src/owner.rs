@@ -8,9 +8,10 @@ use mooncake_ha::{Change, Silence, boot_time};
 use mooncake_meta::{
     KeyEvent, MatchedKeys, Meta, Notice, Remnant, RemnantCursor, TenantQuota, UnmatchedKeys,
 };
+use mooncake_seals::Sealer;
 use mooncake_types::{
-    ClientId, DrainId, DrainOrder, Epoch, ErrorCode, MountSegment, Reply, Request, Scan, SegmentId,
-    Tenant, Tick, Version, limits,
+    ClientId, DrainId, DrainOrder, Epoch, ErrorCode, MountSegment, Reply, Request, Scan, Seal,
+    SegmentId, Tenant, Tick, Version, limits,
 };
 
 use crate::clock::Clock;
@@ -45,6 +46,7 @@ pub(crate) struct Owner {
     troubles: Troubles,
     /// Removes the metadata of dead clients.
     cleanup: Option<Cleanup>,
+    sealer: Sealer,
 }
 
 /// The leadership is over: the master may neither change nor answer anything.
@@ -74,6 +76,7 @@ impl Owner {
             drain_log,
             troubles: Troubles::default(),
             cleanup,
+            sealer: Sealer::default(),
         }
     }
 
@@ -137,10 +140,16 @@ impl Owner {
             (_, Reply::TaskReported(report)) => report.assigned = report.assigned.told(),
             _ => {}
         }
+        self.sealer.handle(request, &mut reply, |id| self.meta.endpoint(id).is_some());
         let took = boot_time::now().saturating_duration_since(begun);
         self.metrics.record(request, &reply, took);
         self.reads.record(from, request, &reply);
         reply
+    }
+
+    /// The seal with which this master asks a node about a segment.
+    pub(crate) fn follow_seal(&self, segment: SegmentId) -> Seal {
+        self.sealer.follow_seal(segment)
     }
 
     /// The id of a new connection.
@@ -204,12 +213,14 @@ impl Owner {
         let begun = boot_time::now();
         let now = self.clock.tick(begun);
         let scan = one_page(scan);
-        let reply = match (self.term.authority(begun), matched) {
+        let mut reply = match (self.term.authority(begun), matched) {
             (Authority::Over, _) => return Err(Deposed),
             (Authority::Suspended, _) => Reply::Refused(ErrorCode::UnavailableInCurrentStatus),
             (Authority::Leads, Err(code)) => Reply::Refused(code),
             (Authority::Leads, Ok(matched)) => self.meta.end_scan(now, from, &scan, matched),
         };
+        let is_mounted = |id| self.meta.endpoint(id).is_some();
+        self.sealer.handle(&Request::Scan(scan), &mut reply, is_mounted);
         let took = boot_time::now().saturating_duration_since(begun);
         self.metrics.record(&Request::Scan(scan), &reply, took);
         Ok(reply)

@@ -11,7 +11,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mooncake_connection::Fault;
-use mooncake_types::{ErrorCode, Follow, SegmentId};
+use mooncake_seals::on_follow;
+use mooncake_types::{ErrorCode, Follow, MountSegment, Seal, SegmentId};
 use mooncake_wire::{Kind, decode_follow_reply, encode_follow};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -56,19 +57,21 @@ struct Waiting {
 }
 
 /// Tries the address of a segment that is about to be mounted.
-pub(crate) async fn before_mount(
-    config: &Config,
-    segment: SegmentId,
-    endpoint: &str,
-) -> Result<(), Fault> {
-    let tried = timeout(MOUNT_PATIENCE, attempt(config, segment, endpoint)).await;
+pub(crate) async fn before_mount(config: &Config, mount: &MountSegment<'_>) -> Result<(), Fault> {
+    let MountSegment { id, endpoint, ref seal_key, .. } = *mount;
+    let seal = seal_key.as_ref().map_or(Seal::NONE, |key| on_follow(key, id));
+    let tried = timeout(MOUNT_PATIENCE, attempt(config, (id, seal), endpoint)).await;
     tried.unwrap_or(Err(Fault::TimedOut))
 }
 
-async fn attempt(config: &Config, segment: SegmentId, endpoint: &str) -> Result<(), Fault> {
+async fn attempt(
+    config: &Config,
+    (segment, seal): (SegmentId, Seal),
+    endpoint: &str,
+) -> Result<(), Fault> {
     let mut link = Link::open(endpoint, config).await?;
     // No change has this number, so the answer is short.
-    let question = Follow { segment, since: Some(u64::MAX), from: None };
+    let question = Follow { segment, since: Some(u64::MAX), from: None, seal };
     let encode = |out: &mut Vec<u8>, request_id| encode_follow(out, request_id, &question);
     let answer = match link.ask(Kind::FollowReply, encode).await {
         // The node does not know the question, but it answers.
@@ -173,7 +176,8 @@ async fn try_all(shell: &Rc<Shell>, due: &[(SegmentId, String)]) {
     for (segment, endpoint) in due.iter().cloned() {
         let shell = Rc::clone(shell);
         tries.spawn_local(async move {
-            let tried = attempt(&shell.config, segment, &endpoint).await;
+            let seal = shell.owner.borrow().follow_seal(segment);
+            let tried = attempt(&shell.config, (segment, seal), &endpoint).await;
             (segment, endpoint, tried)
         });
     }

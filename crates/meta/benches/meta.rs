@@ -45,6 +45,7 @@ fn pool(segments: usize, objects: usize) -> Meta {
             run: 1,
             medium: mooncake_types::Medium::Memory,
             domains: &[],
+            seal_key: None,
         };
         meta.handle(BEGUN, CLIENT, &Request::MountSegment(mount));
     }

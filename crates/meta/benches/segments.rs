@@ -50,6 +50,7 @@ fn mount(meta: &mut Meta, segment: usize, len: u64, now: Tick) {
         run: 1,
         medium: mooncake_types::Medium::Memory,
         domains: &[],
+        seal_key: None,
     };
     let reply = meta.handle(now, node(segment), &Request::MountSegment(mount));
     assert!(matches!(reply, Reply::Mounted(_)), "{reply:?}");

@@ -85,6 +85,7 @@ fn mount(meta: &mut Meta, segment: usize) {
         run: 1,
         medium: mooncake_types::Medium::Memory,
         domains: &[],
+        seal_key: None,
     };
     let reply = meta.handle(Tick(0), node(segment), &Request::MountSegment(mount));
     assert!(matches!(reply, Reply::Mounted(_)), "{reply:?}");

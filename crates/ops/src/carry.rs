@@ -122,7 +122,7 @@ fn places(order: &TaskOrder, segments: &Arc<[SegmentAddress]>) -> Option<(Route,
     let located = Located { version: order.version, len: order.len, placements };
     let source = Route::new(located, segments, Tick(u64::MAX)).ok()?;
     let TaskOrder { version, targets, attributes, .. } = order.clone();
-    let grant = Grant { version, placements: targets, attributes };
+    let grant = Grant { version, placements: targets, attributes, ..Grant::default() };
     let targets = Granted::new(grant, order.grant, order.len, segments)?;
     (replicas(&order.source).count() == 1).then_some((source, targets))
 }

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     fn placement(replica: u32, segment: u32, offset: u64, len: u64) -> Placement {
-        Placement { replica, segment, offset, len }
+        Placement { replica, segment, offset, len, ..Placement::default() }
     }
 
     #[test]

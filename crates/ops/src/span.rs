@@ -126,7 +126,8 @@ mod tests {
 
     #[test]
     fn spans_are_cut_where_the_ranges_of_a_replica_end() {
-        let range = |offset, len| Placement { replica: 0, segment: 0, offset, len };
+        let range =
+            |offset, len| Placement { replica: 0, segment: 0, offset, len, ..Placement::default() };
         let ranges = [range(100, 4), range(50, 3), range(70, 3)];
         let cuts = |spans: &[Span]| {
             let mut cuts = Vec::new();

@@ -96,7 +96,7 @@ impl Member {
             MembershipStep::Mount { segment, seen_epoch } => {
                 let node = around.hosts[self.number].segment(segment.id);
                 let is_empty = node.is_some_and(Node::is_empty);
-                (encode(&segment.mount(seen_epoch, is_empty)), Asked::Reply)
+                (encode(&segment.mount(seen_epoch, is_empty, None)), Asked::Reply)
             }
             MembershipStep::Report { segment, run, page, from } => {
                 let node = around.hosts[self.number].segment(segment).expect("it is lent");

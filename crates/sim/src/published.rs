@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use mooncake_node::{Effect, Entry, Ledger};
-use mooncake_types::{Epoch, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{Epoch, RangeRead, RangeWrite, Seal, SegmentId, Version};
 
 /// The shared table of slots that other processes map.
 #[derive(Default)]
@@ -120,6 +120,7 @@ impl Rows {
                 object_len: entry.object_len,
                 object_offset: entry.object_offset,
                 attributes: &entry.attributes,
+                seal: Seal::NONE,
             };
             ledger.restore(&range, None).expect("it was there before");
         }

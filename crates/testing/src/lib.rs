@@ -1,8 +1,10 @@
-//! Shared parts of the tests of several crates: programs as child processes, HTTP requests, and stub servers.
+//! Shared parts of the tests of several crates: programs as child processes, HTTP requests, the
+//! handshake of raw connections, and stub servers.
 
 #![forbid(unsafe_code)]
 
 pub mod certificates;
+mod handshake;
 mod http;
 pub mod leases;
 mod log_lines;
@@ -11,6 +13,7 @@ mod node;
 mod program;
 pub mod stub;
 
+pub use handshake::{admit, greet, read_frame};
 pub use http::{free_port, http_get};
 pub use log_lines::logged;
 pub use master::Master;

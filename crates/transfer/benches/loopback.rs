@@ -14,7 +14,9 @@ use mooncake_transfer::{
     DataServer, Interrupt, ReadOp, ReadTicket, SegmentHost, ServerConfig, TcpConfig, TcpTransport,
     Transport, WriteOp, WriteTicket,
 };
-use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{
+    Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Seal, SegmentId, Version,
+};
 
 const SEGMENT: SegmentId = SegmentId(1);
 const EPOCH: Epoch = Epoch(1);
@@ -111,8 +113,15 @@ impl Load {
     fn reads(&self, version: Version) -> Vec<ReadOp<'_>> {
         let op = |i: usize| {
             let (offset, len) = ((i * self.len) as u64, self.len as u64);
-            let range =
-                RangeRead { segment: SEGMENT, offset, version, object_offset: 0, from: 0, len };
+            let range = RangeRead {
+                segment: SEGMENT,
+                offset,
+                version,
+                object_offset: 0,
+                from: 0,
+                len,
+                seal: Seal::NONE,
+            };
             let dst = self.memory.raw().sub(i * self.len, self.len).into();
             ReadOp { endpoint: Arc::clone(&self.endpoint), range, dst }
         };
@@ -136,6 +145,7 @@ impl Load {
                 object_len,
                 object_offset,
                 attributes: &[],
+                seal: Seal::NONE,
             };
             let src = self.memory.raw().sub(i * self.len, self.len).into();
             WriteOp { endpoint: Arc::clone(&self.endpoint), range, src }

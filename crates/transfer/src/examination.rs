@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mooncake_memory::SliceList;
-use mooncake_types::{RangeRead, SegmentId, Version};
+use mooncake_types::{RangeRead, Seal, SegmentId, Version};
 
 use crate::carrier::{Batch, Carrier, Fate, carry};
 use crate::near::Distance;
@@ -58,7 +58,15 @@ fn time_questions(
     segment: SegmentId,
 ) -> Option<Duration> {
     let version = Version::default();
-    let range = RangeRead { segment, offset: 0, version, object_offset: 0, from: 0, len: 0 };
+    let range = RangeRead {
+        segment,
+        offset: 0,
+        version,
+        object_offset: 0,
+        from: 0,
+        len: 0,
+        seal: Seal::NONE,
+    };
     let read = ReadOp { endpoint: Arc::clone(endpoint), range, dst: SliceList::default() };
     let time = |_| {
         let (start, mut fates) = (Instant::now(), [Fate::Open]);

@@ -85,7 +85,7 @@ impl<'m> Parts<'m> {
 #[cfg(test)]
 mod tests {
     use mooncake_memory::Buffer;
-    use mooncake_types::{Epoch, ErrorCode, SegmentId, Version};
+    use mooncake_types::{Epoch, ErrorCode, Seal, SegmentId, Version};
 
     use super::*;
 
@@ -94,7 +94,15 @@ mod tests {
     fn read(buffer: &Buffer, from: u64, len: u64) -> ReadOp<'_> {
         let version = Version { epoch: Epoch(1), counter: 1 };
         let segment = SegmentId(7);
-        let range = RangeRead { segment, offset: 64, version, object_offset: 0, from, len };
+        let range = RangeRead {
+            segment,
+            offset: 64,
+            version,
+            object_offset: 0,
+            from,
+            len,
+            seal: Seal::NONE,
+        };
         let dst = buffer.raw().sub(0, len as usize).into();
         ReadOp { endpoint: "node:1".into(), range, dst }
     }

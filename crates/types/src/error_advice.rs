@@ -213,7 +213,7 @@ const ROWS: &[(ErrorCode, ErrorAdvice)] = &[
     ),
     row(
         ErrorCode::PermissionDenied,
-        "The caller's auth token does not allow this. The C++ package has no such code.",
+        "The caller's auth token does not allow this, or the master has not let it use a range of a node. The C++ package has no such code.",
         "Give it a token whose line in `--auth_roles_file` names the right.",
     ),
 ];

@@ -1,4 +1,4 @@
-use crate::{InventoryEntry, SegmentAddress, SegmentId};
+use crate::{InventoryEntry, Seal, SegmentAddress, SegmentId};
 
 /// A request of a standby to a node: for the entries of a ledger, page by page, and then for its changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,6 +9,8 @@ pub struct Follow {
     pub since: Option<u64>,
     /// The [`FollowPage::next`] of the page before; absent to ask for the changes after `since`.
     pub from: Option<u64>,
+    /// The leader's seal on following this segment.
+    pub seal: Seal,
 }
 
 /// The answer of a node to [`Follow`]. A standby first takes all pages of entries, then pages of changes until
@@ -36,6 +38,8 @@ pub struct ListedSegment {
     pub address: SegmentAddress,
     /// Its length in bytes.
     pub len: u64,
+    /// The leader's seal on following it.
+    pub seal: Seal,
 }
 
 /// One page of the mounted segments; see [`crate::Reply::Segments`].

@@ -38,6 +38,7 @@ mod reads;
 mod reply;
 mod request;
 mod rights;
+mod seal;
 mod shown_key;
 mod state;
 mod task;
@@ -74,6 +75,7 @@ pub use request::{
     PutStart, Request, Scan, ScanAction,
 };
 pub use rights::{NotARight, Rights};
+pub use seal::{Seal, SealKey};
 pub use shown_key::ShownKey;
 pub use state::{ReplicaStatus, SegmentState};
 pub use task::{TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus};

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use crate::{SegmentId, Version};
+use crate::{Seal, SegmentId, Version};
 
 /// A read of one ledger entry, or of a part of it, at a storage node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct RangeRead {
     pub from: u64,
     /// Bytes wanted.
     pub len: u64,
+    /// The master's seal on reads of the entry.
+    pub seal: Seal,
 }
 
 impl RangeRead {
@@ -50,6 +52,8 @@ pub struct NodeDrop {
     pub endpoint: Arc<str>,
     /// The entry to drop.
     pub range: RangeDrop,
+    /// The master's seal on this drop.
+    pub seal: Seal,
 }
 
 /// A write of one ledger entry, or of a part of it, at a storage node. An entry is complete once every byte of it has
@@ -79,4 +83,6 @@ pub struct RangeWrite<'a> {
     pub object_offset: u64,
     /// The attributes that the master gave with the grant; the node keeps them. See [`crate::Grant::attributes`].
     pub attributes: &'a [u8],
+    /// The master's seal on writes of the entry.
+    pub seal: Seal,
 }

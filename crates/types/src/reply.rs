@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use crate::{
-    DrainReport, Epoch, ErrorCode, Medium, MountOutcome, RangeDrop, SegmentId, SegmentPage, TaskId,
-    TaskOrders, TaskReport, Version,
+    DrainReport, Epoch, ErrorCode, Medium, MountOutcome, RangeDrop, Seal, SegmentId, SegmentPage,
+    TaskId, TaskOrders, TaskReport, Version,
 };
 
 /// A reply of the master. Lists of results are in the order of the request.
@@ -118,7 +118,7 @@ pub enum Prefetch {
 }
 
 /// One range of one replica. The ranges of a replica are consecutive, in the order of the object's bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// The replica that this range belongs to, from 0.
     pub replica: u32,
@@ -128,6 +128,8 @@ pub struct Placement {
     pub offset: u64,
     /// Length of the range in bytes.
     pub len: u64,
+    /// The master's seal on what the reply allows: to read the range, or to write it.
+    pub seal: Seal,
 }
 
 /// The permission to write the ranges of one object.
@@ -140,6 +142,9 @@ pub struct Grant {
     /// Opaque bytes that a later leader needs about the object. The client sends them with every write of it, and the
     /// nodes keep them. At most [`crate::limits::MAX_ATTRIBUTES_BYTES`], nearly always none.
     pub attributes: Vec<u8>,
+    /// The master's seals on drops of what was written under the grant, one for each placement; empty in a pool without
+    /// secrets.
+    pub drop_seals: Vec<Seal>,
 }
 
 /// Where one object lies.
@@ -175,6 +180,8 @@ pub struct RemainingRange {
     pub version: Version,
     /// The newest grant under which it can have been written; see [`RangeDrop::grant`].
     pub grant: Version,
+    /// The master's seal on this drop.
+    pub seal: Seal,
 }
 
 /// One page of a scan; see [`Reply::Scanned`].

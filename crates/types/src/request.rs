@@ -1,6 +1,6 @@
 use crate::{
     ChangesPage, Epoch, ErrorCode, InventoryPage, Medium, RangeDrop, ReadReport, ReplicateConfig,
-    SegmentId, TaskId, TaskKind, Version,
+    SealKey, SegmentId, TaskId, TaskKind, Version,
 };
 
 /// A request of a client or a node to the master. Every operation on keys is a batch; results are in the order of the
@@ -261,6 +261,8 @@ pub struct MountSegment<'a> {
     /// The failure domains of its node, apart from its host, the nearest first: see
     /// [`FailureDomains`](crate::FailureDomains).
     pub domains: &'a [String],
+    /// The key of the seals that its node checks, drawn for this leader; `None` in a pool without secrets.
+    pub seal_key: Option<SealKey>,
 }
 
 /// Puts to start; see [`Request::PutStart`].

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mooncake_types::{
     Epoch, Grant, Located, Placement, PutEnd, PutItem, PutStart, RangeRead, RangeWrite, Reply,
-    Request, SegmentAddress, SegmentId, Version,
+    Request, Seal, SegmentAddress, SegmentId, Version,
 };
 use mooncake_wire::{
     HEADER_LEN, decode_read, decode_reply, decode_request, decode_write, encode_read, encode_reply,
@@ -83,7 +83,12 @@ fn replies() {
             Reply::Granted {
                 results: grants
                     .map(|(version, placements)| {
-                        Ok(Grant { version, placements, attributes: Vec::new() })
+                        Ok(Grant {
+                            version,
+                            placements,
+                            attributes: Vec::new(),
+                            drop_seals: Vec::new(),
+                        })
                     })
                     .collect(),
                 segments,
@@ -108,6 +113,7 @@ fn ranges(keys: &[&str]) {
         object_offset: 0,
         from: 0,
         len: OBJECT_BYTES,
+        seal: Seal::NONE,
     });
     let writes = places.map(|(key, version, at)| RangeWrite {
         segment: segment(at % 16).id,
@@ -121,6 +127,7 @@ fn ranges(keys: &[&str]) {
         object_len: OBJECT_BYTES,
         object_offset: 0,
         attributes: &[],
+        seal: Seal::NONE,
     });
     let (reads, writes): (Vec<_>, Vec<_>) = (reads.collect(), writes.collect());
     let mut parts = writes.clone();
@@ -190,5 +197,6 @@ fn placement(at: u64) -> Placement {
         segment: (at % 16) as u32,
         offset: at * OBJECT_BYTES,
         len: OBJECT_BYTES,
+        seal: Seal::NONE,
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use mooncake_types::limits::MAX_ATTRIBUTES_BYTES;
-use mooncake_types::{Epoch, Medium, SegmentId, Version};
+use mooncake_types::{Epoch, Medium, Seal, SegmentId, Version};
 
 use crate::{DecodeError, generated as proto};
 
@@ -138,6 +138,33 @@ pub(crate) fn to_attributes(
         return Err(DecodeError::TooMany { what, limit });
     }
     Ok(column.iter().map(|bytes| &bytes[..]).chain(std::iter::repeat(&[][..])))
+}
+
+/// Encodes a column of seals, which is absent if there are none.
+pub(crate) fn from_seals(seals: impl Iterator<Item = Seal> + Clone) -> Vec<u64> {
+    match seals.clone().all(|seal| seal == Seal::NONE) {
+        true => Vec::new(),
+        false => seals.map(|seal| seal.0).collect(),
+    }
+}
+
+/// Decodes a column of exactly `count` seals. If the column is absent, there are none.
+pub(crate) fn to_seals<'a>(
+    what: &'static str,
+    column: &'a [u64],
+    count: usize,
+) -> Result<impl Iterator<Item = Seal> + use<'a>, DecodeError> {
+    check_seals(what, column, count)?;
+    Ok(column.iter().map(|&seal| Seal(seal)).chain(std::iter::repeat(Seal::NONE)))
+}
+
+/// Refuses a column of seals that is neither absent nor as long as its table.
+pub(crate) fn check_seals(
+    what: &'static str,
+    column: &[u64],
+    count: usize,
+) -> Result<(), DecodeError> {
+    if column.is_empty() { Ok(()) } else { check_len(what, column, count) }
 }
 
 /// Refuses a column whose length is not the number of rows of its table.

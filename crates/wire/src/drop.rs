@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use mooncake_types::limits::{MAX_FETCHED_DROPS, MAX_FRAME_RANGES};
-use mooncake_types::{RangeDrop, Request};
+use mooncake_types::{RangeDrop, Request, Seal};
 use prost::Message;
 
 use crate::{DecodeError, Kind, column, frame, generated as proto};
@@ -13,17 +13,22 @@ const MOST_DROPS: usize = MAX_FETCHED_DROPS as usize;
 ///
 /// # Panics
 /// If the body is longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. Up to [`MAX_FRAME_RANGES`] ranges fit.
-pub fn encode_drop(out: &mut Vec<u8>, request_id: u64, ranges: &[RangeDrop]) {
-    frame::append(out, Kind::Drop, request_id, &from_drops(ranges));
+pub fn encode_drop(out: &mut Vec<u8>, request_id: u64, ranges: &[(RangeDrop, Seal)]) {
+    let seals = column::from_seals(ranges.iter().map(|(_, seal)| *seal));
+    let message = from_drops(ranges.iter().map(|(range, _)| range));
+    frame::append(out, Kind::Drop, request_id, &proto::DropRequest { seals, ..message });
 }
 
-/// Decodes the body of a [`Kind::Drop`] frame. The node must check that the ranges lie in their segments.
+/// Decodes the body of a [`Kind::Drop`] frame, each entry with its seal. The node must check that the ranges lie in their segments.
 ///
 /// # Errors
 /// If the body is not a message of this kind, a column has the wrong length, or the body names more than
 /// [`MAX_FRAME_RANGES`] ranges.
-pub fn decode_drop(body: &[u8]) -> Result<Vec<RangeDrop>, DecodeError> {
-    to_drops(&Columns::of(&proto::DropRequest::decode(body)?), MAX_FRAME_RANGES)
+pub fn decode_drop(body: &[u8]) -> Result<Vec<(RangeDrop, Seal)>, DecodeError> {
+    let message = proto::DropRequest::decode(body)?;
+    let ranges = to_drops(&Columns::of(&message), MAX_FRAME_RANGES)?;
+    let seals = column::to_seals("seals", &message.seals, ranges.len())?;
+    Ok(ranges.into_iter().zip(seals).collect())
 }
 
 /// A list of entries as columns.
@@ -36,18 +41,21 @@ pub(crate) struct Columns<'a> {
 
 impl<'a> Columns<'a> {
     pub(crate) fn of(message: &'a proto::DropRequest) -> Self {
-        let proto::DropRequest { segment_ids, offsets, versions, grants } = message;
+        let proto::DropRequest { segment_ids, offsets, versions, grants, .. } = message;
         Self { segment_ids, offsets, versions, grants }
     }
 }
 
-/// Encodes a list of entries as the message of a [`Kind::Drop`] frame.
-pub(crate) fn from_drops(ranges: &[RangeDrop]) -> proto::DropRequest {
+/// Encodes a list of entries as the message of a [`Kind::Drop`] frame, without seals.
+fn from_drops<'a>(
+    ranges: impl ExactSizeIterator<Item = &'a RangeDrop> + Clone,
+) -> proto::DropRequest {
     proto::DropRequest {
-        segment_ids: column::from_segments(ranges.iter().map(|range| range.segment)),
-        offsets: ranges.iter().map(|range| range.offset).collect(),
-        versions: column::from_versions(ranges.iter().map(|range| range.version)),
-        grants: column::from_versions(ranges.iter().map(|range| range.grant)),
+        segment_ids: column::from_segments(ranges.clone().map(|range| range.segment)),
+        offsets: ranges.clone().map(|range| range.offset).collect(),
+        versions: column::from_versions(ranges.clone().map(|range| range.version)),
+        grants: column::from_versions(ranges.map(|range| range.grant)),
+        seals: Vec::new(),
     }
 }
 
@@ -67,7 +75,8 @@ pub(crate) fn to_drops(columns: &Columns<'_>, limit: usize) -> Result<Vec<RangeD
 }
 
 pub(crate) fn from_fetch(dropped: &[RangeDrop], limit: u32) -> proto::FetchDropsRequest {
-    let proto::DropRequest { segment_ids, offsets, versions, grants } = from_drops(dropped);
+    let proto::DropRequest { segment_ids, offsets, versions, grants, .. } =
+        from_drops(dropped.iter());
     proto::FetchDropsRequest { segment_ids, offsets, versions, grants, limit }
 }
 
@@ -78,7 +87,8 @@ pub(crate) fn to_fetch(message: &proto::FetchDropsRequest) -> Result<Request<'_>
 }
 
 pub(crate) fn from_dropped(dropped: &[RangeDrop]) -> proto::DroppedRequest {
-    let proto::DropRequest { segment_ids, offsets, versions, grants } = from_drops(dropped);
+    let proto::DropRequest { segment_ids, offsets, versions, grants, .. } =
+        from_drops(dropped.iter());
     proto::DroppedRequest { versions, segment_ids, offsets, grants }
 }
 
@@ -90,7 +100,7 @@ pub(crate) fn to_dropped(message: &proto::DroppedRequest) -> Result<Request<'_>,
 
 pub(crate) fn from_retract(keys: &[&str], ranges: &[RangeDrop]) -> proto::RetractRequest {
     let keys = keys.iter().map(|key| Bytes::copy_from_slice(key.as_bytes())).collect();
-    proto::RetractRequest { keys, ranges: Some(from_drops(ranges)) }
+    proto::RetractRequest { keys, ranges: Some(from_drops(ranges.iter())) }
 }
 
 /// Decodes the ranges of a message; the caller decodes its keys.
@@ -101,7 +111,7 @@ pub(crate) fn to_retract(message: &proto::RetractRequest) -> Result<Vec<RangeDro
 
 pub(crate) fn from_losses(keys: &[&str], ranges: &[RangeDrop]) -> proto::ReportLossesRequest {
     let keys = keys.iter().map(|key| Bytes::copy_from_slice(key.as_bytes())).collect();
-    proto::ReportLossesRequest { keys, ranges: Some(from_drops(ranges)) }
+    proto::ReportLossesRequest { keys, ranges: Some(from_drops(ranges.iter())) }
 }
 
 /// Decodes the ranges of a message, one for each key; the caller decodes its keys.
@@ -117,7 +127,8 @@ pub(crate) fn to_losses(
 }
 
 pub(crate) fn from_fetched(drops: &[RangeDrop]) -> proto::FetchDropsResponse {
-    let proto::DropRequest { segment_ids, offsets, versions, grants } = from_drops(drops);
+    let proto::DropRequest { segment_ids, offsets, versions, grants, .. } =
+        from_drops(drops.iter());
     proto::FetchDropsResponse { segment_ids, offsets, versions, grants }
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use mooncake_types::limits::{MAX_LISTED_SEGMENTS, MAX_TASK_MESSAGE_BYTES};
-use mooncake_types::{ErrorCode, Follow, FollowPage, ListedSegment, SegmentId, SegmentPage};
+use mooncake_types::{ErrorCode, Follow, FollowPage, ListedSegment, Seal, SegmentId, SegmentPage};
 use prost::Message;
 
 use crate::{
@@ -12,8 +12,9 @@ use crate::{
 
 /// Appends a [`Kind::Follow`] frame.
 pub fn encode_follow(out: &mut Vec<u8>, request_id: u64, follow: &Follow) {
-    let Follow { segment, since, from } = *follow;
-    let message = proto::FollowRequest { since, from, segment_id: column::from_id(segment.0) };
+    let Follow { segment, since, from, seal } = *follow;
+    let segment_id = column::from_id(segment.0);
+    let message = proto::FollowRequest { since, from, segment_id, seal: seal.0 };
     frame::append(out, Kind::Follow, request_id, &message);
 }
 
@@ -22,9 +23,10 @@ pub fn encode_follow(out: &mut Vec<u8>, request_id: u64, follow: &Follow) {
 /// # Errors
 /// If the body is not a message of this kind.
 pub fn decode_follow(body: &[u8]) -> Result<Follow, DecodeError> {
-    let proto::FollowRequest { since, from, segment_id } = proto::FollowRequest::decode(body)?;
+    let proto::FollowRequest { since, from, segment_id, seal } =
+        proto::FollowRequest::decode(body)?;
     let segment = SegmentId(column::to_id("segment_id", &segment_id)?);
-    Ok(Follow { segment, since, from })
+    Ok(Follow { segment, since, from, seal: Seal(seal) })
 }
 
 /// Appends a [`Kind::FollowReply`] frame about this segment.
@@ -98,6 +100,7 @@ pub(crate) fn from_segments(page: &SegmentPage) -> proto::ListSegmentsResponse {
         sizes: segments.map(|it| it.len).collect(),
         next: page.next,
         put_obstacle: page.put_obstacle[..end].to_owned(),
+        follow_seals: column::from_seals(page.segments.iter().map(|it| it.seal)),
     }
 }
 
@@ -113,9 +116,11 @@ pub(crate) fn to_segments(
     if message.put_obstacle.len() > MAX_TASK_MESSAGE_BYTES {
         return Err(DecodeError::TooMany { what: "put_obstacle", limit: MAX_TASK_MESSAGE_BYTES });
     }
-    let rows = message.segments.iter().zip(&message.sizes);
-    let listed =
-        |(segment, &len)| Ok(ListedSegment { address: replica_lists::to_segment(segment)?, len });
+    let seals = column::to_seals("follow_seals", &message.follow_seals, count)?;
+    let rows = message.segments.iter().zip(&message.sizes).zip(seals);
+    let listed = |((segment, &len), seal)| {
+        Ok(ListedSegment { address: replica_lists::to_segment(segment)?, len, seal })
+    };
     let segments = rows.map(listed).collect::<Result<_, DecodeError>>()?;
     Ok(SegmentPage { segments, next: message.next, put_obstacle: message.put_obstacle.clone() })
 }

@@ -12,12 +12,27 @@ pub struct HelloRequest {
     pub cluster_id: ::prost::alloc::string::String,
     #[prost(enumeration = "Role", tag = "3")]
     pub role: i32,
-    /// The secret that all processes of the pool share; empty if the pool has none.
-    #[prost(string, tag = "4")]
-    pub auth_token: ::prost::alloc::string::String,
     /// The id of the client that connected, as 16 bytes.
     #[prost(bytes = "bytes", tag = "5")]
     pub client_id: ::prost::bytes::Bytes,
+}
+/// The answer to a hello, where the pool has secrets: asks for a proof that the other side knows one of them.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ChallengeResponse {
+    /// 16 random bytes.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub nonce: ::prost::bytes::Bytes,
+}
+/// The answer to a challenge.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProofRequest {
+    /// 16 random bytes, for the proof of the side that accepts the connection.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub nonce: ::prost::bytes::Bytes,
+    /// HMAC-SHA256, with the token as the key, over `mooncake client`, a zero byte, both nonces, that of the challenge first,
+    /// the protocol version as 4 bytes, little endian, the role as one byte, the client id as 16 bytes, and the cluster id.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub mac: ::prost::bytes::Bytes,
 }
 /// The answer that accepts the connection.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -39,6 +54,9 @@ pub struct WelcomeResponse {
     /// Ways in which a peer reaches the node's memory one-sided. A peer leaves out those that it does not know.
     #[prost(message, repeated, tag = "6")]
     pub transports: ::prost::alloc::vec::Vec<TransportDescriptor>,
+    /// After a proof: the same as its `mac`, with `mooncake server` in the place of `mooncake client`.
+    #[prost(bytes = "bytes", tag = "7")]
+    pub mac: ::prost::bytes::Bytes,
 }
 /// A way in which peers reach the memory of a node.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -272,6 +290,9 @@ pub struct MountSegmentRequest {
     /// The failure domains that the node shares with other nodes, apart from its host: `NAME=VALUE`, the nearest first.
     #[prost(string, repeated, tag = "9")]
     pub domains: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The key of the seals that its node checks, as 16 bytes, drawn for this leader; empty in a pool without secrets.
+    #[prost(bytes = "bytes", tag = "10")]
+    pub seal_key: ::prost::bytes::Bytes,
 }
 /// One page of a segment's ledger. Over all pages, the entries are in the order of their offsets. One row is one entry.
 /// Keys and attributes are end to end, so that a page of thousands of entries is a handful of fields.
@@ -748,6 +769,9 @@ pub struct ListSegmentsResponse {
     /// Why puts may be refused at the moment, for people. Only on the first page; empty if the master does not say.
     #[prost(string, tag = "4")]
     pub put_obstacle: ::prost::alloc::string::String,
+    /// The seals on following each of them.
+    #[prost(fixed64, repeated, tag = "5")]
+    pub follow_seals: ::prost::alloc::vec::Vec<u64>,
 }
 /// Entries that the client's nodes must drop. Newer entries at these offsets stay.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -824,6 +848,9 @@ pub struct ReplicaLists {
     /// The segments to which the handles refer, each once.
     #[prost(message, repeated, tag = "8")]
     pub segments: ::prost::alloc::vec::Vec<SegmentInfo>,
+    /// Per handle: the seal on what the reply allows, to read the range or to write it.
+    #[prost(fixed64, repeated, tag = "9")]
+    pub handle_seals: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PutStartResponse {
@@ -835,6 +862,9 @@ pub struct PutStartResponse {
     /// absent if no object has any.
     #[prost(bytes = "bytes", repeated, tag = "2")]
     pub attributes: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// Per handle of `replica_lists`: the seal on the drop of what was written there.
+    #[prost(fixed64, repeated, tag = "3")]
+    pub drop_seals: ::prost::alloc::vec::Vec<u64>,
 }
 /// Ranges of versions that the master removed or replaced, and that nodes may still hold.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -857,6 +887,9 @@ pub struct Remains {
     /// Per range: the newest grant under which it can have been written, two numbers.
     #[prost(fixed64, repeated, tag = "6")]
     pub grants: ::prost::alloc::vec::Vec<u64>,
+    /// Per range: the seal on its drop.
+    #[prost(fixed64, repeated, tag = "7")]
+    pub seals: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RemainingResponse {
@@ -906,6 +939,9 @@ pub struct Predecessors {
     /// Per range: the newest grant under which it can have been written, two numbers.
     #[prost(fixed64, repeated, tag = "5")]
     pub grants: ::prost::alloc::vec::Vec<u64>,
+    /// Per range: the seal on its drop.
+    #[prost(fixed64, repeated, tag = "6")]
+    pub seals: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExistKeyResponse {
@@ -1063,6 +1099,9 @@ pub struct ReadRequest {
     /// Present if an object is striped. A node that does not know this field misses the sizes and refuses the frame.
     #[prost(message, optional, tag = "6")]
     pub stripes: ::core::option::Option<ReadStripes>,
+    /// The seal on reads of each entry.
+    #[prost(fixed64, repeated, tag = "7")]
+    pub seals: ::prost::alloc::vec::Vec<u64>,
 }
 /// The stripes that a READ frame wants.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1106,6 +1145,9 @@ pub struct WriteRequest {
     /// attributes.
     #[prost(message, optional, tag = "9")]
     pub parts: ::core::option::Option<WriteParts>,
+    /// The seal on writes of each range.
+    #[prost(fixed64, repeated, tag = "10")]
+    pub seals: ::prost::alloc::vec::Vec<u64>,
 }
 /// The part of each granted range that a WRITE frame writes. A range is readable once all of it was written under one
 /// grant.
@@ -1144,6 +1186,9 @@ pub struct DropRequest {
     /// The node drops the entry only if it was written under this grant or an older one; two numbers per range.
     #[prost(fixed64, repeated, tag = "4")]
     pub grants: ::prost::alloc::vec::Vec<u64>,
+    /// The seal on each drop; absent in messages to the master.
+    #[prost(fixed64, repeated, tag = "5")]
+    pub seals: ::prost::alloc::vec::Vec<u64>,
 }
 /// The body of a FOLLOW frame. A standby master asks a node for the entries of a ledger, page by page, and then for the
 /// changes.
@@ -1158,6 +1203,9 @@ pub struct FollowRequest {
     /// The segment's incarnation, as 16 bytes.
     #[prost(bytes = "bytes", tag = "3")]
     pub segment_id: ::prost::bytes::Bytes,
+    /// The leader's seal on following this segment.
+    #[prost(fixed64, tag = "4")]
+    pub seal: u64,
 }
 /// The body of a FOLLOW_REPLY frame. The ledger held each entry of a page when the node made the page. An entry
 /// replaces all earlier ones that overlap it.

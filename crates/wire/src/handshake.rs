@@ -6,7 +6,8 @@ use mooncake_types::{Access, ClientId, Epoch, ErrorCode, SharedDirectory};
 use prost::Message;
 
 use crate::{
-    DecodeError, Kind, column, frame, generated as proto, generated_fields as fields, shape, status,
+    DecodeError, Kind, Mac, challenge, column, frame, generated as proto,
+    generated_fields as fields, shape, status,
 };
 
 /// The version of the frames and messages that this build speaks. It refuses peers of any other version.
@@ -38,7 +39,8 @@ pub struct Hello {
     pub role: Role,
     /// The id of its client.
     pub client: ClientId,
-    /// The secret that all processes of the pool share; empty if there is none.
+    /// The secret that all processes of the pool share; empty if there is none. It stays with this side, which proves that it
+    /// knows it: a hello that was received has none.
     pub auth_token: String,
 }
 
@@ -68,6 +70,8 @@ pub struct Welcome {
     pub shared_directory: Option<SharedDirectory>,
     /// Ways in which peers reach the memory of a node one-sided.
     pub transports: Vec<TransportDescriptor>,
+    /// Proves that the side that answers knows the token, if the other side has proved that it does.
+    pub mac: Option<Mac>,
 }
 
 /// A way in which peers reach the memory of a node.
@@ -118,7 +122,20 @@ pub struct Expected<'a> {
     pub roles: &'a [(String, Access)],
 }
 
-impl Expected<'_> {
+impl<'a> Expected<'a> {
+    /// Whether the pool has no secret.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.tokens().next().is_none()
+    }
+
+    /// All tokens, with what those may do who know them.
+    pub fn tokens(&self) -> impl Iterator<Item = (&'a str, Access)> + use<'a> {
+        let all = Some((self.auth_token, Access::ALL)).filter(|(token, _)| !token.is_empty());
+        let roles = self.roles.iter().map(|(token, access)| (token.as_str(), access.clone()));
+        all.into_iter().chain(roles)
+    }
+
     /// What those may do who send this token. `None` if it is no token of the pool.
     #[must_use]
     pub fn access_of(&self, token: &[u8]) -> Option<Access> {
@@ -147,12 +164,12 @@ impl Hello {
         }
     }
 
-    /// Checks whether the side that sent this hello may connect, and says what it may do.
+    /// Checks whether the side that sent this hello belongs to the pool. Whether it knows a token, is another question.
     ///
     /// # Errors
     /// The refusal to send before the connection is closed: `InvalidVersion` for another protocol version,
-    /// `InvalidParams` for another cluster, `IllegalClient` for a wrong token.
-    pub fn check(&self, expected: &Expected<'_>) -> Result<Access, Refusal> {
+    /// `InvalidParams` for another cluster.
+    pub fn check(&self, expected: &Expected<'_>) -> Result<(), Refusal> {
         let refuse = |code, message| Err(Refusal { code, message });
         if self.protocol_version != PROTOCOL_VERSION {
             let message = format!(
@@ -168,14 +185,7 @@ impl Hello {
             );
             return refuse(ErrorCode::InvalidParams, message);
         }
-        expected.access_of(self.auth_token.as_bytes()).ok_or_else(|| {
-            let message = match (self.auth_token.is_empty(), expected.auth_token.is_empty()) {
-                (true, _) => "the server asks for an auth token, the client has none",
-                (_, true) => "the client has an auth token, the server has none",
-                _ => "the auth token of the client is not that of the server",
-            };
-            Refusal { code: ErrorCode::IllegalClient, message: message.to_owned() }
-        })
+        Ok(())
     }
 }
 
@@ -190,6 +200,7 @@ impl Welcome {
             local_socket: None,
             shared_directory: None,
             transports: Vec::new(),
+            mac: None,
         }
     }
 }
@@ -211,7 +222,6 @@ pub fn encode_hello(out: &mut Vec<u8>, request_id: u64, hello: &Hello) {
         protocol_version: hello.protocol_version,
         cluster_id: hello.cluster_id.clone(),
         role: role.into(),
-        auth_token: hello.auth_token.clone(),
         client_id: column::from_id(hello.client.0),
     };
     frame::append(out, Kind::Hello, request_id, &message);
@@ -233,6 +243,7 @@ pub fn encode_welcome(out: &mut Vec<u8>, request_id: u64, welcome: &Welcome) {
             proto::SharedDirectory { path, most_bytes, evicts }
         }),
         transports: welcome.transports.iter().map(from_transport).collect(),
+        mac: welcome.mac.map_or_else(Bytes::new, |mac| Bytes::copy_from_slice(&mac)),
     };
     frame::append(out, Kind::Welcome, request_id, &message);
 }
@@ -268,7 +279,7 @@ pub fn decode_hello(body: &[u8]) -> Result<Hello, DecodeError> {
         cluster_id: message.cluster_id,
         role,
         client: ClientId(client),
-        auth_token: message.auth_token,
+        auth_token: String::new(),
     })
 }
 
@@ -300,6 +311,10 @@ pub fn decode_welcome(body: &[u8]) -> Result<Welcome, DecodeError> {
             SharedDirectory { path, most_bytes, evicts }
         }),
         transports: message.transports.into_iter().map(to_transport).collect::<Result<_, _>>()?,
+        mac: match message.mac.is_empty() {
+            true => None,
+            false => Some(challenge::fixed("mac", &message.mac)?),
+        },
     })
 }
 
@@ -337,83 +352,57 @@ mod tests {
 
     use super::*;
 
-    fn hello(protocol_version: u32, cluster_id: &str, auth_token: &str) -> Hello {
+    fn hello(protocol_version: u32, cluster_id: &str) -> Hello {
         Hello {
             protocol_version,
             cluster_id: cluster_id.into(),
-            role: Role::Client,
-            client: ClientId(1),
-            auth_token: auth_token.into(),
+            ..Hello::new(Role::Client, ClientId(1))
         }
     }
 
     #[test]
     fn a_peer_that_does_not_belong_is_told_why() {
-        let check = |hello: Hello, auth_token, code, message: &str| {
+        let check = |hello: Hello, code, message: &str| {
             let refusal = Refusal { code, message: message.into() };
-            let expected = Expected { cluster_id: "ours", auth_token, roles: &[] };
+            let expected = Expected { cluster_id: "ours", auth_token: "", roles: &[] };
             assert_eq!(hello.check(&expected), Err(refusal));
         };
         check(
-            hello(1, "theirs", ""),
-            "secret",
+            hello(1, "theirs"),
             ErrorCode::InvalidVersion,
             "the server speaks protocol version 3, the client 1",
         );
         check(
-            hello(PROTOCOL_VERSION, "the\nirs", ""),
-            "secret",
+            hello(PROTOCOL_VERSION, "the\nirs"),
             ErrorCode::InvalidParams,
             r#"the server belongs to cluster "ours", the client to "the\nirs""#,
         );
-        check(
-            hello(PROTOCOL_VERSION, "ours", ""),
-            "secret",
-            ErrorCode::IllegalClient,
-            "the server asks for an auth token, the client has none",
-        );
-        check(
-            hello(PROTOCOL_VERSION, "ours", "secret"),
-            "",
-            ErrorCode::IllegalClient,
-            "the client has an auth token, the server has none",
-        );
-        for guess in ["secre", "secreT", "secrets", "s"] {
-            check(
-                hello(PROTOCOL_VERSION, "ours", guess),
-                "secret",
-                ErrorCode::IllegalClient,
-                "the auth token of the client is not that of the server",
-            );
-        }
+        let expected = Expected { cluster_id: "ours", auth_token: "secret", roles: &[] };
+        assert_eq!(hello(PROTOCOL_VERSION, "ours").check(&expected), Ok(()));
     }
 
     #[test]
-    fn a_peer_that_belongs_may_stay() {
-        for auth_token in ["", "secret"] {
-            let expected = Expected { cluster_id: "ours", auth_token, roles: &[] };
-            let hello = hello(PROTOCOL_VERSION, "ours", auth_token);
-            assert_eq!(hello.check(&expected), Ok(Access::ALL));
-        }
-    }
-
-    #[test]
-    fn a_peer_with_a_token_of_its_own_may_do_what_that_allows() {
+    fn a_token_of_its_own_allows_what_its_line_says() {
         let [read, watch] = [Rights::READ, Rights::METRICS].map(Access::of);
         let roles = [("reader".to_owned(), read.clone()), ("watcher".to_owned(), watch.clone())];
         for auth_token in ["", "secret"] {
-            let expected = Expected { cluster_id: "ours", auth_token, roles: &roles };
-            let access = |token| hello(PROTOCOL_VERSION, "ours", token).check(&expected).ok();
+            let expected = Expected { cluster_id: "", auth_token, roles: &roles };
+            let access = |token: &str| expected.access_of(token.as_bytes());
             assert_eq!(access("reader"), Some(read.clone()));
             assert_eq!(access("watcher"), Some(watch.clone()));
             assert_eq!(access("secret"), (auth_token == "secret").then_some(Access::ALL));
             assert_eq!([access(""), access("read"), access("readers")], [None, None, None]);
+            let tokens: Vec<_> = expected.tokens().map(|(token, _)| token).collect();
+            assert!(tokens.ends_with(&["reader", "watcher"]));
+            assert_eq!((tokens.len() == 3, expected.is_open()), (!auth_token.is_empty(), false));
         }
+        assert!(Expected { cluster_id: "", auth_token: "", roles: &[] }.is_open());
     }
 
     #[test]
     fn a_token_is_not_shown_in_logs() {
-        let shown = format!("{:?}", hello(PROTOCOL_VERSION, "ours", "secret"));
+        let hello = Hello { auth_token: "secret".into(), ..hello(PROTOCOL_VERSION, "ours") };
+        let shown = format!("{hello:?}");
         assert!(shown.contains("ours") && !shown.contains("secret"), "{shown}");
     }
 
@@ -433,10 +422,9 @@ mod tests {
             protocol_version: 9,
             cluster_id: "ours".into(),
             role: 77,
-            auth_token: String::new(),
             client_id: bytes::Bytes::new(),
         };
         let decoded = decode_hello(&message.encode_to_vec());
-        assert_eq!(decoded, Ok(Hello { client: ClientId(0), ..hello(9, "ours", "") }));
+        assert_eq!(decoded, Ok(Hello { client: ClientId(0), ..hello(9, "ours") }));
     }
 }

@@ -47,6 +47,10 @@ kinds! {
     Welcome = 2,
     /// A [`crate::Refusal`].
     Refusal = 3,
+    /// From the side that accepts the connection, to a [`Kind::Hello`]: a [`crate::Nonce`].
+    Challenge = 4,
+    /// From the side that opened the connection, to a [`Kind::Challenge`]: a [`crate::Proof`].
+    Proof = 5,
     /// To the master: a [`mooncake_types::Request`].
     Request = 16,
     /// From the master: a [`mooncake_types::Reply`].
@@ -117,6 +121,7 @@ impl Kind {
         const RANGES: u32 = MAX_FRAME_RANGES as u32;
         match self {
             Kind::Hello | Kind::Welcome | Kind::Refusal => MAX_HANDSHAKE_BODY_BYTES,
+            Kind::Challenge | Kind::Proof => 256,
             Kind::Request | Kind::Reply | Kind::FollowReply => MAX_FRAME_BODY_BYTES,
             Kind::DummyRequest | Kind::DummyReply => MAX_FRAME_BODY_BYTES,
             Kind::Read | Kind::Drop | Kind::Pin | Kind::Promise | Kind::Expose => RANGES * 128,

@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod begun;
+mod challenge;
 mod column;
 mod decode_error;
 mod drain;
@@ -86,6 +87,9 @@ mod task;
 mod write;
 
 pub use begun::{Begun, decode_begun, encode_begun, encode_expose};
+pub use challenge::{
+    Mac, Nonce, Proof, decode_challenge, decode_proof, encode_challenge, encode_proof,
+};
 pub use decode_error::DecodeError;
 pub use drop::{decode_drop, encode_drop};
 pub use dummy_reply::{decode_dummy_reply, encode_dummy_reply};

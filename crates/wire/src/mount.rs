@@ -1,4 +1,5 @@
-use mooncake_types::{Epoch, MountOutcome, MountSegment, SegmentId};
+use bytes::Bytes;
+use mooncake_types::{Epoch, MountOutcome, MountSegment, SealKey, SegmentId};
 
 use crate::{DecodeError, column, generated as proto};
 
@@ -13,6 +14,7 @@ pub(crate) fn from_mount(mount: &MountSegment<'_>) -> proto::MountSegmentRequest
         run: mount.run,
         medium: column::from_medium(mount.medium),
         domains: mount.domains.to_vec(),
+        seal_key: mount.seal_key.map_or_else(Bytes::new, |key| key.0.to_vec().into()),
     }
 }
 
@@ -29,7 +31,13 @@ pub(crate) fn to_mount(
         run: message.run,
         medium: column::to_medium(message.medium)?,
         domains: &message.domains,
+        seal_key: to_seal_key(&message.seal_key)?,
     })
+}
+
+fn to_seal_key(bytes: &[u8]) -> Result<Option<SealKey>, DecodeError> {
+    let id = (!bytes.is_empty()).then(|| column::to_id("seal_key", bytes)).transpose()?;
+    Ok(id.map(|id| SealKey(id.to_be_bytes())))
 }
 
 pub(crate) fn from_outcome(outcome: MountOutcome) -> proto::MountSegmentResponse {

@@ -31,6 +31,7 @@ pub(crate) fn append_ranges(
         starts: ranges.iter().map(|range| range.from).collect(),
         sizes,
         stripes,
+        seals: column::from_seals(ranges.iter().map(|range| range.seal)),
     };
     frame::append(out, kind, request_id, &message);
 }
@@ -61,14 +62,16 @@ pub fn decode_read(body: &[u8]) -> Result<Vec<RangeRead>, DecodeError> {
     column::check_len("sizes", sizes, count)?;
     let object_offsets = object_offsets.iter().copied().chain(std::iter::repeat(0));
     let places = segments.zip(&message.offsets).zip(versions);
-    let parts = message.starts.iter().zip(sizes);
-    let row = |((((segment, &offset), version), (&from, &len)), object_offset)| RangeRead {
+    let seals = column::to_seals("seals", &message.seals, count)?;
+    let parts = message.starts.iter().zip(sizes).zip(object_offsets);
+    let row = |((((segment, &offset), version), ((&from, &len), object_offset)), seal)| RangeRead {
         segment,
         offset,
         version,
         object_offset,
         from,
         len,
+        seal,
     };
-    Ok(places.zip(parts).zip(object_offsets).map(row).collect())
+    Ok(places.zip(parts).zip(seals).map(row).collect())
 }

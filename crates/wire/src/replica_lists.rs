@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use mooncake_types::limits::MAX_REPLICAS;
-use mooncake_types::{ErrorCode, Placement, SegmentAddress, SegmentId, Version};
+use mooncake_types::{ErrorCode, Placement, Seal, SegmentAddress, SegmentId, Version};
 
 use crate::{DecodeError, column, generated as proto, status};
 
@@ -27,6 +27,7 @@ pub(crate) fn from_rows<'a>(
         handle_offsets: Vec::with_capacity(count),
         handle_sizes: Vec::with_capacity(count),
         segments: segments.iter().map(from_segment).collect(),
+        handle_seals: Vec::new(),
     };
     for row in rows {
         match row {
@@ -46,6 +47,15 @@ fn push(lists: &mut proto::ReplicaLists, version: Version, placements: &[Placeme
         lists.handle_segments.push(placement.segment);
         lists.handle_offsets.push(placement.offset);
         lists.handle_sizes.push(placement.len);
+        push_seal(lists, placement.seal);
+    }
+}
+
+/// Adds the seal of the handle that was added last. The column begins with the first handle that has one.
+fn push_seal(lists: &mut proto::ReplicaLists, seal: Seal) {
+    if seal != Seal::NONE || !lists.handle_seals.is_empty() {
+        lists.handle_seals.resize(lists.handle_sizes.len() - 1, Seal::NONE.0);
+        lists.handle_seals.push(seal.0);
     }
 }
 
@@ -104,6 +114,7 @@ fn check_handles(lists: &proto::ReplicaLists) -> Result<(), DecodeError> {
     column::check_len("handle_segments", &lists.handle_segments, total)?;
     column::check_len("handle_offsets", &lists.handle_offsets, total)?;
     column::check_len("handle_sizes", &lists.handle_sizes, total)?;
+    column::check_seals("handle_seals", &lists.handle_seals, total)?;
     let replica = |&replica: &u32| replica < MAX_REPLICAS;
     let segment = |&segment: &u32| (segment as usize) < lists.segments.len();
     check_all("handle_replicas", &lists.handle_replicas, replica)?;
@@ -125,10 +136,18 @@ fn to_placements(lists: &proto::ReplicaLists, handles: Range<usize>) -> Vec<Plac
     let replicas = &lists.handle_replicas[handles.clone()];
     let segments = &lists.handle_segments[handles.clone()];
     let offsets = &lists.handle_offsets[handles.clone()];
-    let sizes = &lists.handle_sizes[handles];
-    let rows = replicas.iter().zip(segments).zip(offsets).zip(sizes);
-    rows.map(|(((&replica, &segment), &offset), &len)| Placement { replica, segment, offset, len })
-        .collect()
+    let sizes = &lists.handle_sizes[handles.clone()];
+    let seals = lists.handle_seals.get(handles).unwrap_or_default();
+    let seals = seals.iter().map(|&seal| Seal(seal)).chain(std::iter::repeat(Seal::NONE));
+    let rows = replicas.iter().zip(segments).zip(offsets).zip(sizes).zip(seals);
+    let row = |((((&replica, &segment), &offset), &len), seal)| Placement {
+        replica,
+        segment,
+        offset,
+        len,
+        seal,
+    };
+    rows.map(row).collect()
 }
 
 pub(crate) fn to_segment(segment: &proto::SegmentInfo) -> Result<SegmentAddress, DecodeError> {

@@ -1,7 +1,8 @@
 use bytes::Bytes;
 use mooncake_types::limits::{MAX_BATCH_KEYS, MAX_SCAN_OBJECTS, MAX_SUCCESSORS};
 use mooncake_types::{
-    Epoch, ErrorCode, Grant, Located, Pong, Prefetch, Remains, Reply, ScanPage, SegmentAddress,
+    Epoch, ErrorCode, Grant, Located, Placement, Pong, Prefetch, Remains, Reply, ScanPage,
+    SegmentAddress,
 };
 use prost::Message;
 
@@ -66,9 +67,14 @@ fn to_granted(granted: proto::PutStartResponse) -> Result<Reply, DecodeError> {
     let lists = replica_lists::required(granted.replica_lists)?;
     let found = replica_lists::found(&lists);
     let mut attributes = column::to_attributes(&granted.attributes, found)?;
-    let grant = |version, placements| {
+    let mut drop_seals =
+        column::to_seals("drop_seals", &granted.drop_seals, lists.handle_sizes.len())?;
+    let are_sealed = !granted.drop_seals.is_empty();
+    let grant = |version, placements: Vec<Placement>| {
         let attributes = attributes.next().unwrap_or_default().to_vec();
-        Grant { version, placements, attributes }
+        let sealed = if are_sealed { placements.len() } else { 0 };
+        let drop_seals = drop_seals.by_ref().take(sealed).collect();
+        Grant { version, placements, attributes, drop_seals }
     };
     let (results, segments) = replica_lists::to_rows(&lists, MAX_BATCH_KEYS, grant)?;
     Ok(Reply::Granted { results, segments })

@@ -1,6 +1,6 @@
 use bytes::Bytes;
 use mooncake_types::{
-    ErrorCode, Grant, Located, Pong, Prefetch, Remains, Reply, ScanPage, SegmentAddress,
+    ErrorCode, Grant, Located, Pong, Prefetch, Remains, Reply, ScanPage, Seal, SegmentAddress,
 };
 
 use crate::generated_fields::response as field;
@@ -92,9 +92,14 @@ fn from_granted(
         Err(code) => Err(*code),
     });
     let attributes = results.iter().flatten().map(|grant| &grant.attributes[..]);
+    let drop_seals = results.iter().flatten().flat_map(|grant| {
+        let sealed = grant.drop_seals.iter().copied().chain(std::iter::repeat(Seal::NONE));
+        sealed.take(grant.placements.len())
+    });
     proto::PutStartResponse {
         replica_lists: Some(replica_lists::from_rows(rows, segments)),
         attributes: column::from_attributes(attributes),
+        drop_seals: column::from_seals(drop_seals),
     }
 }
 

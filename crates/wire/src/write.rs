@@ -44,6 +44,7 @@ fn append_ranges(out: &mut Vec<u8>, head: (Kind, u64), epoch: Epoch, ranges: &[R
         value_offsets: ranges.iter().map(|range| range.object_offset).collect(),
         epoch: Some(epoch.0),
         parts,
+        seals: column::from_seals(ranges.iter().map(|range| range.seal)),
     };
     let keys = ranges.iter().map(|range| range.key);
     frame::append_keyed(out, head, None, keys, &rest);
@@ -128,12 +129,13 @@ fn whole_ranges<'a>(
     let versions = column::to_versions("versions", &message.versions, count)?;
     column::check_len("value_lengths", &message.value_lengths, count)?;
     column::check_len("value_offsets", &message.value_offsets, count)?;
+    let seals = column::to_seals("seals", &message.seals, count)?;
     let keys = message.keys.iter().enumerate().map(column::to_key);
-    let places = segments.zip(&message.offsets).zip(sizes);
+    let places = segments.zip(&message.offsets).zip(sizes).zip(seals);
     let objects = message.value_lengths.iter().zip(&message.value_offsets);
     // `collect` into a `Result` would not reserve `count` elements at once.
     let mut ranges = Vec::with_capacity(count);
-    for (((key, version), ((segment, &offset), &len)), (&object_len, &object_offset)) in
+    for (((key, version), (((segment, &offset), &len), seal)), (&object_len, &object_offset)) in
         keys.zip(versions).zip(places).zip(objects)
     {
         ranges.push(RangeWrite {
@@ -148,6 +150,7 @@ fn whole_ranges<'a>(
             object_len,
             object_offset,
             attributes: &[],
+            seal,
         });
     }
     Ok(ranges)

@@ -75,6 +75,7 @@ fn new_pool(allocator: AllocatorKind, bytes: u64) -> Meta {
             run: 1,
             medium: mooncake_types::Medium::Memory,
             domains: &[],
+            seal_key: None,
         };
         meta.handle(Tick(0), CLIENT, &Request::MountSegment(mount));
     }

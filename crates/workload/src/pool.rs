@@ -102,6 +102,7 @@ impl Pool {
                 run: 1,
                 medium: Medium::Memory,
                 domains: &[],
+                seal_key: None,
             };
             match meta.handle(Tick(0), CLIENT, &Request::MountSegment(mount)) {
                 Reply::Mounted(MountOutcome::Ready) => {}

@@ -11,6 +11,9 @@ use mooncake_testing::{PATIENCE, Program, http_get};
 /// The lease of a leader: how long the coordinator counts it as alive after its last renewal.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 
+const SECRET: &str = "a-secret";
+const SECRET_FLAG: &str = "--auth_token=a-secret";
+
 /// A master process that takes part in elections.
 pub(crate) struct Master {
     pub(crate) program: Program,
@@ -75,13 +78,15 @@ pub(crate) struct Cluster {
     nodes: Vec<Program>,
     /// A further flag for every master.
     flag: Option<&'static str>,
+    has_secret: bool,
     _folder: Option<Folder>,
 }
 
 impl Cluster {
     /// A cluster with this coordinator.
     pub(crate) fn at(coordinator: String) -> Cluster {
-        Cluster { coordinator, api: None, nodes: Vec::new(), flag: None, _folder: None }
+        let (nodes, has_secret) = (Vec::new(), false);
+        Cluster { coordinator, api: None, nodes, flag: None, has_secret, _folder: None }
     }
 
     /// A cluster whose coordinator is a Lease object of this API server.
@@ -101,6 +106,11 @@ impl Cluster {
         Cluster { flag: Some(flag), ..self }
     }
 
+    /// The same cluster, with a secret that all members know.
+    pub(crate) fn with_secret(self) -> Cluster {
+        Cluster { flag: Some(SECRET_FLAG), has_secret: true, ..self }
+    }
+
     /// Starts a master that listens and takes part in elections.
     pub(crate) fn master(&self) -> Master {
         Master::start_with_variables(&self.coordinator, &self.variables(), self.flag)
@@ -117,7 +127,8 @@ impl Cluster {
             token_path: None,
             certificate_path: None,
         };
-        open(&self.coordinator, self.api.as_ref().map(access))
+        let auth_token = if self.has_secret { SECRET } else { "" };
+        open(&self.coordinator, self.api.as_ref().map(access), auth_token)
     }
 
     /// Two masters: the leader and a standby.
@@ -141,6 +152,8 @@ impl Cluster {
             "--global_segment_size=32MB",
             &format!("--master_server_address={}", self.coordinator),
         ];
+        let secret = self.has_secret.then_some(SECRET_FLAG);
+        let args: Vec<&str> = args.into_iter().chain(secret).collect();
         let path = env!("CARGO_BIN_EXE_mooncake_client");
         let node = Program::start_with_variables(path, &args, &self.variables());
         node.line("the storage node is ready");
@@ -155,13 +168,14 @@ impl Cluster {
 
 /// A store that lends no memory; `master` is its list of masters or its coordinator.
 pub(crate) fn store(master: &str) -> Store {
-    open(master, None)
+    open(master, None, "")
 }
 
-fn open(master: &str, kubernetes: Option<KubernetesAccess>) -> Store {
+fn open(master: &str, kubernetes: Option<KubernetesAccess>, auth_token: &str) -> Store {
     let config = StoreConfig {
         master: master.to_owned(),
         kubernetes,
+        auth_token: auth_token.to_owned(),
         segment_bytes: 0,
         ..StoreConfig::from_variables(|_| None).expect("the defaults make sense")
     };

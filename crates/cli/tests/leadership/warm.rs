@@ -88,6 +88,12 @@ fn a_warm_standby_is_told_only_what_changed_since() {
     a_warm_standby_takes_over(Cluster::new("warm"));
 }
 
+/// The leader seals what the standby may follow, and what it says to clients. So does the next leader, by other keys.
+#[test]
+fn a_warm_standby_of_a_pool_with_a_secret_takes_over() {
+    a_warm_standby_takes_over(Cluster::new("secret").with_secret());
+}
+
 #[test]
 fn a_standby_that_is_not_to_follow_is_told_everything() {
     let mut cluster = Cluster::new("cold").with_flag("--ha_warm_standby=false");

@@ -13,6 +13,7 @@ mod log_lines;
 mod lost_nodes;
 mod recovery;
 mod restarts;
+mod secrets;
 mod start;
 mod unreached;
 mod usrbio;

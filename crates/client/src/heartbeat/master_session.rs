@@ -4,7 +4,7 @@ use std::time::Duration;
 use mooncake_connection::Connection;
 use mooncake_node::{ChangedEntries, Host, Inventory, ListedEntry};
 use mooncake_ops::{CallError, RouteCache};
-use mooncake_transfer::SegmentHost;
+use mooncake_transfer::{SealKeys, SegmentHost};
 use mooncake_types::{
     ChangesPage, Epoch, ErrorCode, InventoryPage, Reply, Request, SegmentId, Tick, limits,
 };
@@ -23,6 +23,8 @@ pub(crate) struct MasterSession {
     pub(crate) membership: Membership,
     pub(crate) dialer: Dialer,
     pub(crate) host: Arc<Host>,
+    /// The keys of the seals that this node checks, if it checks any.
+    pub(crate) seals: Option<Arc<SealKeys>>,
     pub(crate) routes: Arc<RouteCache>,
     pub(crate) clock: Clock,
     /// The counts that pings report.
@@ -86,8 +88,11 @@ impl MasterSession {
                 self.replied(reply)
             }
             MembershipStep::Mount { segment, seen_epoch } => {
-                let request = segment.mount(seen_epoch, self.host.is_empty(segment.id));
-                let reply = ask(&mut self.connection, &request);
+                let key = self.seals.as_ref().map(|seals| seals.key_for(seen_epoch)).transpose();
+                let reply = key.map_err(no_key).and_then(|key| {
+                    let request = segment.mount(seen_epoch, self.host.is_empty(segment.id), key);
+                    ask(&mut self.connection, &request)
+                });
                 self.replied(reply)
             }
             MembershipStep::Report { segment, run, page, from } => {
@@ -216,6 +221,11 @@ impl MasterSession {
             }
         }
     }
+}
+
+/// A mount that was not sent. It is tried again.
+fn no_key(error: std::io::Error) -> CallError {
+    CallError::Unreachable { reason: format!("no key for the segment can be drawn: {error}") }
 }
 
 fn turn_of(reply: &Result<Reply, CallError>) -> TurnOutcome {

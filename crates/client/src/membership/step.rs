@@ -1,5 +1,5 @@
 use mooncake_types::{
-    Epoch, FailureDomains, Medium, MountSegment, RangeDrop, Request, SegmentId, Tick,
+    Epoch, FailureDomains, Medium, MountSegment, RangeDrop, Request, SealKey, SegmentId, Tick,
 };
 
 /// A segment that this client lends.
@@ -22,9 +22,15 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// The request to mount it, given the highest epoch that its node has seen and whether it is empty.
+    /// The request to mount it, given the highest epoch that its node has seen, whether it is empty, and the key of the
+    /// seals that its node checks.
     #[must_use]
-    pub fn mount(&self, seen_epoch: Epoch, is_empty: bool) -> Request<'_> {
+    pub fn mount(
+        &self,
+        seen_epoch: Epoch,
+        is_empty: bool,
+        seal_key: Option<SealKey>,
+    ) -> Request<'_> {
         let Self { id, name, endpoint, len, run, medium, domains } = self;
         Request::MountSegment(MountSegment {
             id: *id,
@@ -36,6 +42,7 @@ impl Lent {
             run: *run,
             medium: *medium,
             domains: domains.as_slice(),
+            seal_key,
         })
     }
 }

@@ -214,7 +214,12 @@ impl Metrics {
         out.counters(ranges, ways.map(|way| (way.name, way.ranges)))?;
         let bytes =
             Family { name: "mooncake_node_received_bytes", help: "Bytes of these", label: "way" };
-        out.counters(bytes, ways.map(|way| (way.name, way.bytes)))
+        out.counters(bytes, ways.map(|way| (way.name, way.bytes)))?;
+        let (name, help) = (
+            "mooncake_node_refused_ranges",
+            "Ranges that others asked for and that the master had not given to them",
+        );
+        out.counter(name, help, self.served.unsealed())
     }
 
     fn disks(&self, out: &mut prometheus::Metrics<'_, '_>) -> fmt::Result {

@@ -245,7 +245,12 @@ fn only_what_may_be_done_twice_is_sent_twice() {
 #[test]
 fn a_leader_that_only_the_pool_has_met_outdates_the_routes_of_the_one_before() {
     let version = Version { epoch: Epoch(3), counter: 1 };
-    let results = vec![Ok(Grant { version, placements: Vec::new(), attributes: Vec::new() })];
+    let results = vec![Ok(Grant {
+        version,
+        placements: Vec::new(),
+        attributes: Vec::new(),
+        drop_seals: Vec::new(),
+    })];
     let granted = Reply::Granted { results, segments: Vec::new() };
     let host = Arc::new(Host::new(Vec::new()));
     let script = vec![Answer::Reply(yes()), Answer::Reply(granted.clone())];

@@ -80,7 +80,8 @@ mod tests {
         let keys = ["a"];
         let mut op = RoutesOp::new(&keys);
         op.next(Tick(100));
-        let placements = vec![Placement { replica: 0, segment: 0, offset: 0, len: 10 }];
+        let placements =
+            vec![Placement { replica: 0, segment: 0, offset: 0, len: 10, ..Placement::default() }];
         let located = Located { version: Version::default(), len: 10, placements };
         let segment = SegmentAddress {
             id: SegmentId(1),

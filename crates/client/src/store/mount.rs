@@ -198,7 +198,14 @@ impl Session {
 
     /// Has the master mount a segment that is served already. If it does not, the segment is not served any more.
     fn mount(&self, lent: &Lent) -> Result<(), ErrorCode> {
-        let request = lent.mount(self.host.epoch(), true);
+        let epoch = self.host.epoch();
+        let key = self.seals.as_ref().map(|seals| seals.key_for(epoch)).transpose();
+        let key = key.map_err(|error| {
+            tracing::warn!(%error, "no key for the segment can be drawn");
+            self.host.take_back(lent.id);
+            ErrorCode::InternalError
+        })?;
+        let request = lent.mount(epoch, true, key);
         let code = match self.pool.call(&request) {
             Ok(Reply::Mounted(MountOutcome::Ready)) => return Ok(()),
             Ok(Reply::Done(Err(code)) | Reply::Refused(code)) => code,

@@ -88,7 +88,7 @@ fn why_refused(pool: Option<&SegmentPage>) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use mooncake_types::{ListedSegment, Medium, SegmentAddress, SegmentId};
+    use mooncake_types::{ListedSegment, Medium, Seal, SegmentAddress, SegmentId};
 
     use super::*;
 
@@ -100,7 +100,7 @@ mod tests {
             endpoint: name,
             medium: Medium::Memory,
         };
-        let listed = |&len: &u64| ListedSegment { address: address.clone(), len };
+        let listed = |&len: &u64| ListedSegment { address: address.clone(), len, seal: Seal::NONE };
         let segments = lens.iter().map(listed).collect();
         SegmentPage { segments, put_obstacle: put_obstacle.to_owned(), next: None }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mooncake_node::{Host, UpkeepThread};
 use mooncake_ops::{CallError, GetItem, GetOp, Op, Route, RouteCache};
-use mooncake_transfer::Paths;
+use mooncake_transfer::{Paths, SealKeys};
 use mooncake_types::{Chance, ErrorCode, LogLimiter, PrefetchLimits, Request, SegmentId, limits};
 
 use super::get_sessions::GetSessions;
@@ -28,6 +28,8 @@ pub(super) struct Session {
     /// The segments that this process lends.
     pub(super) host: Arc<Host>,
     pub(super) mounts: Mounts,
+    /// The keys of the seals that this node checks, if it checks any.
+    pub(super) seals: Option<Arc<SealKeys>>,
     pub(super) pool: ConnectionPool,
     pub(super) metrics: Arc<Metrics>,
     pub(super) http: Option<Http>,

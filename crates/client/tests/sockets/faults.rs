@@ -85,6 +85,7 @@ fn full_node(master: &Master) -> DataServer {
         run: 1,
         medium: mooncake_types::Medium::Memory,
         domains: &[],
+        seal_key: None,
     };
     let request = Request::MountSegment(mount);
     let reply = master.with_meta(|meta| meta.handle(Tick(0), ClientId(77), &request));

@@ -2,12 +2,15 @@
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mooncake_memory::crc32c;
+use mooncake_testing::greet;
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, MountSegment, PutEnd, PutItem, PutMode, PutStart, RangeDrop,
-    RangeWrite, ReplicateConfig, Reply, Request, SegmentId, Version, limits,
+    ClientId, Epoch, ErrorCode, Grant, MountSegment, Placement, PutEnd, PutItem, PutMode, PutStart,
+    RangeDrop, RangeWrite, ReplicateConfig, Reply, Request, Seal, SegmentAddress, SegmentId,
+    Version, limits,
 };
 use mooncake_wire::{Hello, Kind, Role};
 
@@ -26,8 +29,8 @@ impl Peer {
         let mut peer = Self(stream);
         let (cluster_id, auth_token) = (CLUSTER.to_owned(), TOKEN.to_owned());
         let hello = Hello { cluster_id, auth_token, ..Hello::new(Role::Node, ClientId(99)) };
-        let (kind, _) = peer.ask(|out| mooncake_wire::encode_hello(out, 1, &hello), &[]);
-        assert_eq!(kind, Kind::Welcome);
+        let (answer, _) = greet(&mut peer.0, &hello).expect("it answers");
+        assert_eq!(answer.kind, Kind::Welcome);
         peer
     }
 
@@ -51,6 +54,7 @@ impl Peer {
             run: 1,
             medium: mooncake_types::Medium::Memory,
             domains: &[],
+            seal_key: None,
         };
         self.request(&Request::MountSegment(mount))
     }
@@ -67,6 +71,22 @@ fn segment_of(master: &Master) -> (SegmentId, String) {
         let segment = &meta.segments()[0];
         (segment.id, segment.endpoint.to_string())
     })
+}
+
+/// The seals on a write and on a drop of 100 bytes of the key `wild`, of a master that grants what it should not.
+fn seals(master: &Master, segment: SegmentId, (offset, version): (u64, Version)) -> [Seal; 2] {
+    let puts = vec![PutItem::new("wild", 100)];
+    let request = Request::PutStart(PutStart { puts, ..PutStart::default() });
+    let placements = vec![Placement { offset, len: 100, ..Placement::default() }];
+    let grant = Grant { version, placements, ..Grant::default() };
+    let (name, endpoint): (Arc<str>, Arc<str>) = ("node".into(), "node:1".into());
+    let address =
+        SegmentAddress { id: segment, name, endpoint, medium: mooncake_types::Medium::Memory };
+    let mut reply = Reply::Granted { results: vec![Ok(grant)], segments: vec![address] };
+    master.seal(&request, &mut reply);
+    let Reply::Granted { results, .. } = reply else { unreachable!("it was made above") };
+    let grant = results[0].as_ref().expect("it was made above");
+    [grant.placements[0].seal, grant.drop_seals[0]]
 }
 
 /// A node that accepted this epoch would refuse the grants of every real leader.
@@ -92,6 +112,7 @@ fn a_frame_with_an_epoch_from_nowhere_does_not_stop_the_pool() {
         object_len: 100,
         object_offset: 0,
         attributes: &[],
+        seal: seals(&master, segment, (offset, version))[0],
     };
     let unknown = || vec![Err(ErrorCode::UNKNOWN_LEADER)];
     let write = |out: &mut Vec<u8>| mooncake_wire::encode_write(out, 2, WILD, &[range]);
@@ -100,7 +121,8 @@ fn a_frame_with_an_epoch_from_nowhere_does_not_stop_the_pool() {
     let (_, body) = peer.ask(write, &payload);
     assert_eq!(mooncake_wire::decode_results(&body), Ok(unknown()));
     let range = RangeDrop { segment, offset: 0, version, grant: wild };
-    let drop = |out: &mut Vec<u8>| mooncake_wire::encode_drop(out, 3, &[range]);
+    let [_, seal] = seals(&master, segment, (0, version));
+    let drop = |out: &mut Vec<u8>| mooncake_wire::encode_drop(out, 3, &[(range, seal)]);
     let (_, body) = peer.ask(drop, &[]);
     assert_eq!(mooncake_wire::decode_results(&body), Ok(unknown()));
     let mut at_master = Peer::meet(&master.address());

@@ -7,8 +7,10 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use mooncake_meta::{Config, Effect, Member, Meta, RecordedMembers};
-use mooncake_types::{ClientId, Epoch, Request, SegmentId, Tick, Version};
-use mooncake_wire::{Expected, HEADER_LEN, Header, Kind, Welcome};
+use mooncake_seals::Sealer;
+use mooncake_testing::admit;
+use mooncake_types::{ClientId, Epoch, Reply, Request, SegmentId, Tick, Version};
+use mooncake_wire::{HEADER_LEN, Header, Welcome};
 
 pub(crate) const CLUSTER: &str = "test cluster";
 pub(crate) const TOKEN: &str = "test token";
@@ -22,6 +24,8 @@ pub(crate) struct Master {
 
 struct Shared {
     meta: Mutex<Meta>,
+    /// Seals what the replies allow, since the pool has a secret.
+    sealer: Mutex<Sealer>,
     started: Instant,
     listener: TcpListener,
     connections: Mutex<Vec<TcpStream>>,
@@ -52,6 +56,7 @@ impl Master {
         let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared {
             meta: Mutex::new(meta),
+            sealer: Mutex::default(),
             started: Instant::now(),
             listener,
             connections: Mutex::default(),
@@ -67,6 +72,13 @@ impl Master {
 
     pub(crate) fn address(&self) -> String {
         self.address.to_string()
+    }
+
+    /// Seals what a reply to this request would allow.
+    #[allow(dead_code, reason = "another crate's tests have this file, too")]
+    pub(crate) fn seal(&self, request: &Request<'_>, reply: &mut Reply) {
+        let mut sealer = self.shared.sealer.lock().expect("no holder panicked");
+        sealer.handle(request, reply, |_| true);
     }
 
     pub(crate) fn set_mute(&self, mute: bool) {
@@ -171,23 +183,14 @@ impl Shared {
     }
 
     fn converse(&self, stream: &mut TcpStream) -> io::Result<()> {
-        let (header, body) = read_frame(stream)?;
-        assert_eq!(header.kind, Kind::Hello, "the first frame of a client");
-        let hello = mooncake_wire::decode_hello(&body).expect("a client's hello decodes");
-        let mut out = Vec::new();
-        let expected = Expected { cluster_id: CLUSTER, auth_token: TOKEN, roles: &[] };
-        if let Err(refusal) = hello.check(&expected) {
-            mooncake_wire::encode_refusal(&mut out, header.request_id, &refusal);
-            return stream.write_all(&out);
-        }
         let (epoch, shared_directory) = {
             let meta = self.meta.lock().expect("no holder panicked");
             (meta.epoch(), meta.shared_directory().cloned())
         };
         let software_version = "test".to_owned();
         let welcome = Welcome { software_version, shared_directory, ..Welcome::new(epoch) };
-        mooncake_wire::encode_welcome(&mut out, header.request_id, &welcome);
-        stream.write_all(&out)?;
+        let hello = admit(stream, (CLUSTER, TOKEN), &welcome)?;
+        let mut out = Vec::new();
         loop {
             let (header, body) = read_frame(stream)?;
             if self.mute.load(Ordering::SeqCst) {
@@ -216,7 +219,10 @@ impl Shared {
                 self.write(&mut meta, now, effect);
             }
         }
-        let reply = meta.handle(now, from, &request);
+        let mut reply = meta.handle(now, from, &request);
+        let is_mounted = |id| meta.endpoint(id).is_some();
+        let mut sealer = self.sealer.lock().expect("no holder panicked");
+        sealer.handle(&request, &mut reply, is_mounted);
         for effect in meta.take_effects() {
             self.write(&mut meta, now, effect);
         }

@@ -7,13 +7,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mooncake_client::{Buffer, ErrorCode, ReplicateConfig, Store, StoreConfig};
+use mooncake_testing::admit;
 use mooncake_types::{
     ClientId, Epoch, MountOutcome, MountSegment, PutEnd, PutItem, PutStart, Reply, Request,
     SegmentId, Tick,
 };
 use mooncake_wire::{Kind, Welcome};
 
-use crate::master::{Master, read_frame};
+use crate::master::{CLUSTER, Master, TOKEN, read_frame};
 use crate::rig::{config, fragment, ranged};
 
 /// More than the socket buffers hold for a peer that does not read.
@@ -43,6 +44,7 @@ impl Peer {
             run: 1,
             medium: mooncake_types::Medium::Memory,
             domains: &[],
+            seal_key: None,
         };
         let request = Request::MountSegment(mount);
         let reply = master.with_meta(|meta| meta.handle(Tick(0), NODE, &request));
@@ -68,12 +70,7 @@ impl Peer {
 }
 
 fn welcome(stream: &mut TcpStream) {
-    let (header, _) = read_frame(stream).expect("a client says hello");
-    assert_eq!(header.kind, Kind::Hello);
-    let mut out = Vec::new();
-    let welcome = Welcome::new(Epoch(7));
-    mooncake_wire::encode_welcome(&mut out, header.request_id, &welcome);
-    stream.write_all(&out).expect("the client listens");
+    admit(stream, (CLUSTER, TOKEN), &Welcome::new(Epoch(7))).expect("a client says hello");
 }
 
 /// Answers a read with half of its bytes, and sends the other half after [`Peer::go_on`].

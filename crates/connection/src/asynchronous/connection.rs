@@ -44,6 +44,16 @@ impl AsyncConnection {
         awaited: Kind,
         within: Duration,
     ) -> Result<Bytes, Fault> {
+        self.ask(encode, &[awaited], within).await.map(|(_, body)| body)
+    }
+
+    /// Like [`AsyncConnection::call`], for a reply of any of these kinds.
+    pub(super) async fn ask(
+        &mut self,
+        encode: impl FnOnce(&mut Vec<u8>, u64),
+        awaited: &[Kind],
+        within: Duration,
+    ) -> Result<(Kind, Bytes), Fault> {
         self.last_id += 1;
         self.outbox.clear();
         self.outbox.shrink_to(KEPT_OUTBOX_BYTES);
@@ -52,14 +62,14 @@ impl AsyncConnection {
     }
 
     /// Sends what is in the outbox, and waits for the reply to it.
-    async fn exchange(&mut self, awaited: Kind) -> Result<Bytes, Fault> {
+    async fn exchange(&mut self, awaited: &[Kind]) -> Result<(Kind, Bytes), Fault> {
         self.stream.write_all(&self.outbox).await?;
-        let kinds = [awaited, Kind::Refusal];
+        let kinds = [awaited, &[Kind::Refusal]].concat();
         let awaited = Awaited { request_id: Some(self.last_id), ..Awaited::any_of(&kinds) };
         loop {
             match self.inbox.next_frame(&awaited)? {
                 Some((header, body)) if header.kind == Kind::Refusal => return Err(refused(&body)),
-                Some((_, body)) => return Ok(body),
+                Some((header, body)) => return Ok((header.kind, body)),
                 None if self.inbox.fill(&mut self.stream).await? > 0 => {}
                 None => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
             }

@@ -3,14 +3,14 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use mooncake_memory::{Private, PrivateWhile};
-use mooncake_wire::{Kind, Welcome, decode_welcome, encode_hello};
+use mooncake_wire::{Kind, Welcome, encode_hello, encode_proof};
 use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::AsyncConnection;
 use crate::dial::{Attempts, host_of, prepare};
-use crate::{Dialer, Fault, LOCAL_MARK};
+use crate::{Answered, Dialer, Fault, LOCAL_MARK, on_answer};
 
 /// A stream of tokio's, and what keeps it from children: that must be dropped first.
 type Stream = (PrivateWhile, TcpStream);
@@ -29,9 +29,17 @@ impl Dialer {
         let connected = timeout(within, self.connect_async(endpoint, within)).await;
         let mut connection = connected.unwrap_or(Err(Fault::TimedOut))?;
         let hello = |out: &mut Vec<u8>, id| encode_hello(out, id, &self.hello);
-        let left = within.saturating_sub(begun.elapsed());
-        let body = connection.call(hello, Kind::Welcome, left).await?;
-        Ok((connection, decode_welcome(&body)?))
+        let left = || within.saturating_sub(begun.elapsed());
+        let kinds = [Kind::Welcome, Kind::Challenge];
+        let answer = connection.ask(hello, &kinds, left()).await?;
+        let asked = match on_answer(&self.hello, answer)? {
+            Answered::Welcomed(welcome) => return Ok((connection, welcome)),
+            Answered::Asked(asked) => asked,
+        };
+        let proof = |out: &mut Vec<u8>, id| encode_proof(out, id, &asked.proof);
+        let body = connection.call(proof, Kind::Welcome, left()).await?;
+        let welcome = asked.on_welcome(&body)?;
+        Ok((connection, welcome))
     }
 
     async fn connect_async(

@@ -12,12 +12,11 @@ use std::time::Duration;
 
 use mooncake_client::{ErrorCode, HostMemory, PutSource, ReplicateConfig, SliceList};
 use mooncake_dummy::{DummyError, DummyStore};
-
+use mooncake_testing::admit;
 use mooncake_types::{DummyReply, DummyRequest, Epoch};
-use mooncake_wire::{
-    HEADER_LEN, Header, Kind, Welcome, decode_dummy_request, encode_dummy_reply, encode_welcome,
-};
+use mooncake_wire::{HEADER_LEN, Header, Welcome, decode_dummy_request, encode_dummy_reply};
 
+use crate::master::TOKEN;
 use crate::rig::eventually;
 use crate::scene::{POOL, config, put, turn};
 
@@ -40,11 +39,8 @@ fn receive(stream: &mut UnixStream) -> Option<(Header, Vec<u8>)> {
     Some((header, body))
 }
 
-fn welcome(id: u64) -> Vec<u8> {
-    let mut frame = Vec::new();
-    let welcome = Welcome::new(Epoch(0));
-    encode_welcome(&mut frame, id, &welcome);
-    frame
+fn welcome(stream: &mut UnixStream) {
+    admit(stream, ("", TOKEN), &Welcome::new(Epoch(0))).expect("a dummy knows the token");
 }
 
 fn reply(id: u64, reply: &DummyReply) -> Vec<u8> {
@@ -56,25 +52,24 @@ fn reply(id: u64, reply: &DummyReply) -> Vec<u8> {
 /// Answers each call to share memory only after the next one has arrived. Reports every call to the channel.
 fn lag(mut stream: UnixStream, calls: &Sender<&'static str>) {
     let mut shares = Vec::new();
+    welcome(&mut stream);
+    // The test may have ended.
+    let _ = calls.send("hello");
     while let Some((header, body)) = receive(&mut stream) {
         let id = header.request_id;
-        let (call, answer) = if header.kind == Kind::Hello {
-            ("hello", welcome(id))
-        } else {
-            let message = decode_dummy_request(body.into()).expect("a dummy's request decodes");
-            match message.request().expect("a dummy's request makes sense") {
-                DummyRequest::Attach { .. } => {
-                    let hostname = "h".to_owned();
-                    ("attach", reply(id, &DummyReply::Attached { attachment: 7, hostname }))
-                }
-                DummyRequest::ShareMemory { .. } => {
-                    shares.push(id);
-                    let late = shares.iter().rev().nth(1);
-                    let late = late.map(|&id| reply(id, &DummyReply::MemoryShared { map: 0 }));
-                    ("share", late.unwrap_or_default())
-                }
-                _ => ("another", Vec::new()),
+        let message = decode_dummy_request(body.into()).expect("a dummy's request decodes");
+        let (call, answer) = match message.request().expect("a dummy's request makes sense") {
+            DummyRequest::Attach { .. } => {
+                let hostname = "h".to_owned();
+                ("attach", reply(id, &DummyReply::Attached { attachment: 7, hostname }))
             }
+            DummyRequest::ShareMemory { .. } => {
+                shares.push(id);
+                let late = shares.iter().rev().nth(1);
+                let late = late.map(|&id| reply(id, &DummyReply::MemoryShared { map: 0 }));
+                ("share", late.unwrap_or_default())
+            }
+            _ => ("another", Vec::new()),
         };
         // The test may have ended.
         let _ = calls.send(call);
@@ -110,26 +105,22 @@ fn an_answer_that_comes_late_is_not_taken_for_that_of_the_next_call() {
 
 /// Answers all calls at once, but a put only when it is let go.
 fn answer_puts_late(mut stream: UnixStream, let_go: &AtomicBool) {
+    welcome(&mut stream);
     while let Some((header, body)) = receive(&mut stream) {
-        let id = header.request_id;
-        let answer = if header.kind == Kind::Hello {
-            welcome(id)
-        } else {
-            let message = decode_dummy_request(body.into()).expect("a dummy's request decodes");
-            let answer = match message.request().expect("a dummy's request makes sense") {
-                DummyRequest::Attach { .. } => {
-                    DummyReply::Attached { attachment: 7, hostname: "h".to_owned() }
+        let message = decode_dummy_request(body.into()).expect("a dummy's request decodes");
+        let answer = match message.request().expect("a dummy's request makes sense") {
+            DummyRequest::Attach { .. } => {
+                DummyReply::Attached { attachment: 7, hostname: "h".to_owned() }
+            }
+            DummyRequest::ShareMemory { .. } => DummyReply::MemoryShared { map: 0 },
+            _ => {
+                while !let_go.load(Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_millis(1));
                 }
-                DummyRequest::ShareMemory { .. } => DummyReply::MemoryShared { map: 0 },
-                _ => {
-                    while !let_go.load(Ordering::SeqCst) {
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
-                    DummyReply::Statuses(vec![Ok(())])
-                }
-            };
-            reply(id, &answer)
+                DummyReply::Statuses(vec![Ok(())])
+            }
         };
+        let answer = reply(header.request_id, &answer);
         // The dummy may have left.
         let _ = stream.write_all(&answer);
     }

@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
 
 use mooncake_client::{Chance, ErrorCode, Region};
+use mooncake_testing::greet;
 use mooncake_types::{ClientId, DummyObject, DummyReply, DummyRequest, Piece, limits};
 use mooncake_wire::{
     HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Role, decode_dummy_reply, decode_refusal,
@@ -36,8 +37,8 @@ impl Raw {
     /// A connection after the handshake.
     fn welcomed(port: u16) -> Self {
         let mut raw = Self::connect(port);
-        raw.say(&hello(PROTOCOL_VERSION, TOKEN));
-        assert_eq!(raw.hear().expect("an answer").0, Kind::Welcome);
+        let (answer, _) = greet(&mut raw.0, &hello(PROTOCOL_VERSION, TOKEN)).expect("an answer");
+        assert_eq!(answer.kind, Kind::Welcome);
         raw
     }
 
@@ -86,9 +87,10 @@ impl Raw {
         decode_dummy_reply(body.into()).expect("a host's reply decodes")
     }
 
-    /// Whether the host closes the connection, at once or after a refusal.
+    /// Whether the host closes the connection, at once or after a challenge or a refusal.
     fn is_cut_off(&mut self) -> bool {
         match self.hear() {
+            Some((Kind::Challenge, _)) => self.is_cut_off(),
             None => true,
             Some((kind, _)) => kind == Kind::Refusal && self.hear().is_none(),
         }
@@ -131,12 +133,14 @@ fn attach(attachment: Option<u128>) -> Vec<u8> {
     request(&DummyRequest::Attach { attachment })
 }
 
-fn hello(protocol_version: u32, token: &str) -> Vec<u8> {
+fn hello(protocol_version: u32, token: &str) -> Hello {
+    let auth_token = token.to_owned();
+    Hello { protocol_version, auth_token, ..Hello::new(Role::Client, ClientId::default()) }
+}
+
+fn hello_frame(protocol_version: u32) -> Vec<u8> {
     let mut frame = Vec::new();
-    let (cluster_id, auth_token) = (String::new(), token.to_owned());
-    let (role, client) = (Role::Client, ClientId::default());
-    let hello = Hello { protocol_version, cluster_id, role, client, auth_token };
-    encode_hello(&mut frame, 0, &hello);
+    encode_hello(&mut frame, 0, &hello(protocol_version, TOKEN));
     frame
 }
 
@@ -170,11 +174,9 @@ fn who_does_not_show_what_it_must_is_refused() {
     let garbage = [0x5a; 40];
     for (what, bytes) in [
         ("no frame", garbage.to_vec()),
-        ("another version", hello(PROTOCOL_VERSION + 1, TOKEN)),
-        ("no token", hello(PROTOCOL_VERSION, "")),
-        ("a wrong token", hello(PROTOCOL_VERSION, "guess")),
+        ("another version", hello_frame(PROTOCOL_VERSION + 1)),
+        ("no proof", [hello_frame(PROTOCOL_VERSION), request(&DummyRequest::Health)].concat()),
         ("no hello", request(&DummyRequest::Health)),
-        ("an endless token", hello(PROTOCOL_VERSION, &"x".repeat(17_000))),
         ("an endless hello", frame(Kind::Hello as u8, &vec![0; 17_000])),
     ] {
         let mut raw = Raw::connect(scene.port);
@@ -182,10 +184,14 @@ fn who_does_not_show_what_it_must_is_refused() {
         assert!(raw.is_cut_off(), "{what}");
         all_is_well(&scene, what);
     }
+    let mut raw = Raw::connect(scene.port);
+    let guess = hello(PROTOCOL_VERSION, "guess");
+    assert_eq!(greet(&mut raw.0, &guess).expect("an answer").0.kind, Kind::Refusal);
+    assert!(raw.is_cut_off(), "a wrong token");
     for (what, bytes) in [
         ("an unknown attachment", attach(Some(5))),
         ("a call before it is attached", request(&DummyRequest::Health)),
-        ("a second hello", hello(PROTOCOL_VERSION, TOKEN)),
+        ("a second hello", hello_frame(PROTOCOL_VERSION)),
     ] {
         let mut raw = Raw::welcomed(scene.port);
         raw.say(&bytes);
@@ -217,7 +223,7 @@ fn calls_that_make_no_sense_cut_their_caller_off() {
         ("an unknown kind", frame(77, &[])),
         ("no call", of_dummy(&[])),
         ("an answer", answer),
-        ("a second hello", hello(PROTOCOL_VERSION, TOKEN)),
+        ("a second hello", hello_frame(PROTOCOL_VERSION)),
         ("a second attachment", attach(None)),
         ("memory that was not shared", get_of(5, 0, 1)),
         ("a place behind the end", get_of(0, 4096, 1)),
@@ -400,7 +406,7 @@ const PORT: &str = "MOONCAKE_TEST_HOSTILE_PORT";
 fn say_hello_as_another_user() {
     let port = std::env::var(PORT).expect("a parent").parse().expect("a port");
     let mut raw = Raw::connect(port);
-    raw.say(&hello(PROTOCOL_VERSION, TOKEN));
+    raw.say(&hello_frame(PROTOCOL_VERSION));
     let (kind, body) = raw.hear().expect("an answer");
     let told = "between processes of one user only: this side is user 0, the other 65534";
     let refusal = decode_refusal(&body).expect("it says why");

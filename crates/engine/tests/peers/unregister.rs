@@ -3,7 +3,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use mooncake_engine::{Engine, Opcode};
-use mooncake_types::{ClientId, Epoch, RangeWrite, SegmentId, Version};
+use mooncake_types::{ClientId, Epoch, RangeWrite, Seal, SegmentId, Version};
 use mooncake_wire::{HEADER_LEN, Header, Hello, Role, encode_hello, encode_write};
 
 use crate::rig::{address, engine, fill, memory, move_one, pattern, piece};
@@ -82,6 +82,7 @@ fn stalled_writer(peer: &Engine, start: u64, len: u64, sent: usize) -> TcpStream
         object_len: len,
         object_offset: 0,
         attributes: &[],
+        seal: Seal::NONE,
     };
     frame.clear();
     encode_write(&mut frame, 1, Epoch(0), &[range]);

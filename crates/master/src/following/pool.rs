@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mooncake_meta::Shadow;
-use mooncake_types::{ListedSegment, SegmentId};
+use mooncake_types::{Follow, ListedSegment, Seal, SegmentId};
 use tokio::sync::watch;
 use tracing::info;
 
@@ -34,6 +34,8 @@ pub(super) struct FollowedPool {
 
 struct FollowedSegment {
     endpoint: Arc<str>,
+    /// The leader's seal on following it.
+    seal: Seal,
     shadow: Shadow,
     /// The last answer of its node brought it up to date.
     is_up_to_date: bool,
@@ -55,13 +57,13 @@ impl FollowedPool {
         *self.listed.borrow_mut() = listed.iter().map(|it| it.address.id).collect();
         let mut segments = self.segments.borrow_mut();
         let mut new = Vec::new();
-        for ListedSegment { address, len } in listed {
+        for &ListedSegment { ref address, len, seal } in listed {
             if let Some(known) = segments.get_mut(&address.id) {
-                known.endpoint = Arc::clone(&address.endpoint);
+                (known.endpoint, known.seal) = (Arc::clone(&address.endpoint), seal);
             } else if segments.len() < most {
-                let (endpoint, shadow) = (Arc::clone(&address.endpoint), Shadow::new(*len));
-                segments
-                    .insert(address.id, FollowedSegment { endpoint, shadow, is_up_to_date: false });
+                let (endpoint, shadow) = (Arc::clone(&address.endpoint), Shadow::new(len));
+                let followed = FollowedSegment { endpoint, seal, shadow, is_up_to_date: false };
+                segments.insert(address.id, followed);
                 new.push(address.id);
             }
         }
@@ -82,6 +84,12 @@ impl FollowedPool {
     /// The endpoint of its node; `None` if it is not followed.
     pub(super) fn endpoint(&self, id: SegmentId) -> Option<Arc<str>> {
         self.segments.borrow().get(&id).map(|known| Arc::clone(&known.endpoint))
+    }
+
+    /// The next question to its node; `None` if it is not followed.
+    pub(super) fn ask(&self, id: SegmentId) -> Option<Follow> {
+        let segments = self.segments.borrow();
+        segments.get(&id).map(|known| Follow { seal: known.seal, ..known.shadow.ask(id) })
     }
 
     /// Calls `act` with the shadow of a segment; `None` if it is not followed.

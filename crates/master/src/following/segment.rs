@@ -75,7 +75,7 @@ async fn follow_at(
 ) -> Result<std::convert::Infallible, Stop> {
     let mut link = Link::open(endpoint, config).await?;
     loop {
-        let ask = pool.with(id, |shadow| shadow.ask(id)).ok_or(Stop::Gone)?;
+        let ask = pool.ask(id).ok_or(Stop::Gone)?;
         let encode = |out: &mut Vec<u8>, request_id| encode_follow(out, request_id, &ask);
         let body = link.ask(Kind::FollowReply, encode).await?;
         let message = decode_follow_reply(body).map_err(senseless)?;

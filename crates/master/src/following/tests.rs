@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use mooncake_types::{
-    Epoch, ErrorCode, Follow, FollowPage, InventoryEntry, ListedSegment, Medium, Reply,
+    Epoch, ErrorCode, Follow, FollowPage, InventoryEntry, ListedSegment, Medium, Reply, Seal,
     SegmentAddress, SegmentId, SegmentPage, Version,
 };
 use mooncake_wire::{
@@ -110,7 +110,7 @@ fn listed(endpoint: &str) -> ListedSegment {
         endpoint: endpoint.into(),
         medium: Medium::Memory,
     };
-    ListedSegment { address, len: 100 }
+    ListedSegment { address, len: 100, seal: Seal::NONE }
 }
 
 fn run<T>(what: impl Future<Output = T>) -> T {

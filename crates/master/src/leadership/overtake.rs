@@ -64,7 +64,12 @@ impl Overtaking {
         let dialer = Dialer { tls: self.password.tls.clone(), ..Dialer::new(self.hello()) };
         let mut connection = dialer.connect(&self.predecessor, ATTEMPT)?;
         connection.set_timeout(ATTEMPT).map_err(Fault::from)?;
-        connection.send(|out| self.encode(out))?;
+        // Where there is a secret, a paused leader answers the greeting once it goes on.
+        let is_open = self.password.auth_token.is_empty();
+        if !is_open {
+            dialer.greet(&mut connection)?;
+        }
+        connection.send(|out| self.encode(out, is_open))?;
         connection.stream().shutdown(Shutdown::Write).map_err(Fault::from)?;
         let answers = [Kind::Welcome, Kind::Refusal, Kind::Reply];
         // Through TLS each end of a connection looks orderly, so that only an answer counts.
@@ -82,8 +87,10 @@ impl Overtaking {
         Hello { cluster_id, auth_token, ..Hello::new(Role::Node, ClientId(u128::MAX)) }
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
-        encode_hello(out, 0, &self.hello());
+    fn encode(&self, out: &mut Vec<u8>, greets: bool) {
+        if greets {
+            encode_hello(out, 0, &self.hello());
+        }
         // This request mounts nothing at any master.
         let mount = MountSegment {
             id: SegmentId(u128::MAX),
@@ -95,6 +102,7 @@ impl Overtaking {
             run: 0,
             medium: Medium::Memory,
             domains: &[],
+            seal_key: None,
         };
         encode_request(out, 1, &Request::MountSegment(mount));
     }

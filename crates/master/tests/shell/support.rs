@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use mooncake_connection::{Answered, Fault, on_answer};
 use mooncake_master::{Config, Master};
 use mooncake_types::{
     ClientId, Epoch, ErrorCode, MountOutcome, MountSegment, PutEnd, PutItem, PutStart,
@@ -121,10 +122,22 @@ impl Rpc {
         let mut out = Vec::new();
         mooncake_wire::encode_hello(&mut out, 7, hello);
         stream.write_all(&out).expect("the master reads");
-        let (header, body) = read_frame(&mut stream).expect("the master answers a HELLO");
+        let (mut header, mut body) = read_frame(&mut stream).expect("the master answers a HELLO");
+        if header.kind == Kind::Challenge {
+            assert_eq!(header.request_id, 7);
+            let answer = on_answer(hello, (header.kind, body.into()));
+            let asked = match answer {
+                Ok(Answered::Asked(asked)) => asked,
+                Err(Fault::Refused(refusal)) => return Err((refusal.code, refusal.message)),
+                other => panic!("{other:?}"),
+            };
+            out.clear();
+            mooncake_wire::encode_proof(&mut out, 8, &asked.proof);
+            stream.write_all(&out).expect("the master reads");
+            (header, body) = read_frame(&mut stream).expect("the master answers a PROOF");
+        }
         match header.kind {
             Kind::Welcome => {
-                assert_eq!(header.request_id, 7);
                 let welcome = mooncake_wire::decode_welcome(&body).expect("a welcome");
                 assert_eq!(welcome.protocol_version, PROTOCOL_VERSION);
                 Ok(Rpc { stream, epoch: welcome.epoch, next: 1 })
@@ -167,6 +180,7 @@ impl Rpc {
             run: 1,
             medium: mooncake_types::Medium::Memory,
             domains: &[],
+            seal_key: None,
         };
         let ready = Reply::Mounted(MountOutcome::Ready);
         assert_eq!(self.ask(&Request::MountSegment(mount)), ready);

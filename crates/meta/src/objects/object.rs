@@ -1,6 +1,6 @@
 //! What happens to the records of an object: queues, replicas, and the end.
 
-use mooncake_types::{Located, Placement, Tick, Version};
+use mooncake_types::{Located, Placement, Seal, Tick, Version};
 use smallvec::SmallVec;
 
 use super::class::Class;
@@ -102,6 +102,7 @@ impl Meta {
             segment: table.position(&self.segments, range.segment),
             offset: self.offset_of(range),
             len: range.len,
+            seal: Seal::NONE,
         }
     }
 

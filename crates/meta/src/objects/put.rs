@@ -119,7 +119,8 @@ impl Meta {
         let placements =
             self.ranges_of(object).map(|(_, range)| self.placement(range, table)).collect();
         let version = self.objects[object].version;
-        Ok(Grant { version, placements, attributes: self.attributes_of(object) })
+        let attributes = self.attributes_of(object);
+        Ok(Grant { version, placements, attributes, ..Grant::default() })
     }
 
     /// The object that holds a key, unless it has lost all replicas. Discards a put that has not ended within

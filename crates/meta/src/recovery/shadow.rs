@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use mooncake_types::{
-    EntryState, Follow, FollowPage, InventoryEntry, RangeDrop, SegmentId, Version, limits,
+    EntryState, Follow, FollowPage, InventoryEntry, RangeDrop, Seal, SegmentId, Version, limits,
 };
 
 use super::entry::{ImplausibleReport, read_entry};
@@ -92,7 +92,7 @@ impl Shadow {
             FollowProgress::Listing { cursor, from } => (Some(cursor), Some(from)),
             FollowProgress::Changes { cursor } => (Some(cursor), None),
         };
-        Follow { segment, since, from }
+        Follow { segment, since, from, seal: Seal::NONE }
     }
 
     /// The cursor from which changes are to come. `None` until all entries are listed: before that, a leader cannot

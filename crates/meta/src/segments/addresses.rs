@@ -81,6 +81,7 @@ mod tests {
                 run: 1,
                 medium: Medium::Memory,
                 domains: &[],
+                seal_key: None,
             };
             let reply = meta.handle(Tick(0), ClientId(1), &Request::MountSegment(mount));
             assert_eq!(reply, Reply::Mounted(MountOutcome::Ready));

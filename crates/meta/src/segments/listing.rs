@@ -1,4 +1,4 @@
-use mooncake_types::{ListedSegment, Reply, SegmentPage, limits};
+use mooncake_types::{ListedSegment, Reply, Seal, SegmentPage, limits};
 
 use super::closed::Closed;
 use super::segment::Segment;
@@ -15,6 +15,7 @@ impl Meta {
         let listed = |(_, segment): (u32, &Segment)| ListedSegment {
             address: segment.address(),
             len: segment.allocator.capacity(),
+            seal: Seal::NONE,
         };
         let segments = rest.by_ref().take(limit).map(listed).collect();
         let next = rest.next().map(|(slot, _)| slot);

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use mooncake_types::{ErrorCode, RemainingRange, Remains, Reply, Tick, Version};
+use mooncake_types::{ErrorCode, RemainingRange, Remains, Reply, Seal, Tick, Version};
 
 use crate::segments::{AddressTable, Segments};
 
@@ -37,7 +37,8 @@ impl DropList {
         grant: Version,
     ) {
         let segment = self.table.position(segments, slot);
-        self.ranges.push(RemainingRange { segment, offset, version, grant });
+        let seal = Seal::NONE;
+        self.ranges.push(RemainingRange { segment, offset, version, grant, seal });
     }
 
     /// Whether a leased tombstone is not named yet. Counts it as named from now on.

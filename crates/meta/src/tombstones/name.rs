@@ -1,7 +1,7 @@
 //! Names tombstones to clients. A client has nodes drop the entries before it answers its caller or reads.
 
 use mooncake_types::mutation::{Rule, is_broken};
-use mooncake_types::{Epoch, ErrorCode, Located, RemainingRange, Tick, Version, limits};
+use mooncake_types::{Epoch, ErrorCode, Located, RemainingRange, Seal, Tick, Version, limits};
 
 use super::{DropList, EntryId};
 use crate::Meta;
@@ -111,7 +111,8 @@ impl Meta {
                 ranges.extend(self.must_be_dropped(slot, place).map(|grant| {
                     let ((offset, version), segment) =
                         (place, table.position(&self.segments, slot));
-                    (position, RemainingRange { segment, offset, version, grant })
+                    let seal = Seal::NONE;
+                    (position, RemainingRange { segment, offset, version, grant, seal })
                 }));
             }
             if ranges.len() > limits::MAX_PREDECESSORS {

@@ -267,6 +267,7 @@ impl Cluster {
             run: 1,
             medium,
             domains: &[],
+            seal_key: None,
         };
         for effect in self.meta.effects_before(&mount) {
             let since = match effect {

@@ -40,6 +40,7 @@ fn disk_again() -> MountSegment<'static> {
         run: 2,
         medium: Medium::Disk,
         domains: &[],
+        seal_key: None,
     }
 }
 

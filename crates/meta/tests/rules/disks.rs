@@ -81,6 +81,7 @@ fn recover(world: &mut World, (id, medium): (SegmentId, Medium), entries: &[Inve
         run: 1,
         medium,
         domains: &[],
+        seal_key: None,
     };
     for effect in world.meta.effects_before(&mount) {
         world.meta.handle_recorded(world.now, effect);

@@ -167,6 +167,7 @@ fn replicas_lie_in_as_many_racks_and_on_as_many_hosts_as_there_are() {
                 run: 1,
                 medium: Medium::Memory,
                 domains: &domains,
+                seal_key: None,
             };
             let reply = world.ask(ClientId(u128::from(id) + 100), &Request::MountSegment(mount));
             assert_eq!(reply, Reply::Mounted(MountOutcome::Ready));
@@ -255,6 +256,7 @@ fn mount_of(run: u64, domains: &[String]) -> MountSegment<'_> {
         run,
         medium: Medium::Memory,
         domains,
+        seal_key: None,
     }
 }
 

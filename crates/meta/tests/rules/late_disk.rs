@@ -59,6 +59,7 @@ fn disk() -> MountSegment<'static> {
         run: 2,
         medium: Medium::Disk,
         domains: &[],
+        seal_key: None,
     }
 }
 

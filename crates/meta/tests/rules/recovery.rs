@@ -40,6 +40,7 @@ pub(crate) fn mount(world: &mut World, id: SegmentId, is_empty: bool) -> Reply {
         run: 1,
         medium: mooncake_types::Medium::Memory,
         domains: &[],
+        seal_key: None,
     };
     for effect in world.meta.effects_before(&mount) {
         world.meta.handle_recorded(world.now, effect);
@@ -390,6 +391,7 @@ fn memory_that_passed_to_another_process_keeps_what_it_holds() {
             run: 1,
             medium: mooncake_types::Medium::Memory,
             domains: &[],
+            seal_key: None,
         };
         let reply = world.ask(from, &Request::MountSegment(mount));
         world.check();
@@ -459,6 +461,7 @@ fn a_mount_that_is_refused_makes_no_member() {
         run: 1,
         medium: mooncake_types::Medium::Memory,
         domains: &[],
+        seal_key: None,
     };
     assert_eq!(world.meta.effects_before(&good), [Effect::Join(good.id)]);
     let cases = [
@@ -492,6 +495,7 @@ fn a_mount_that_names_an_epoch_from_nowhere_changes_nothing() {
             run: 1,
             medium: mooncake_types::Medium::Memory,
             domains: &[],
+            seal_key: None,
         };
         let after = world.meta.epoch_after(&mount);
         for effect in world.meta.effects_before(&mount) {
@@ -533,6 +537,7 @@ fn a_mount_that_comes_after_its_segment_was_taken_back_brings_in_nothing() {
         run: 1,
         medium: mooncake_types::Medium::Memory,
         domains: &[],
+        seal_key: None,
     };
     assert_eq!(world.meta.effects_before(&segment), [Effect::Join(B)]);
     assert_eq!(world.unmount(BOB, B.0, 0), Err(ErrorCode::SegmentNotFound));

@@ -29,6 +29,7 @@ fn mount(world: &mut World, (from, id): (ClientId, SegmentId), is_empty: bool) -
         run: 1,
         medium: mooncake_types::Medium::Memory,
         domains: &[],
+        seal_key: None,
     };
     for effect in world.meta.effects_before(&mount) {
         world.meta.handle_recorded(world.now, effect);

@@ -177,6 +177,7 @@ fn a_disk_in_slabs_is_recovered_page_by_page() {
         run: 1,
         medium: Medium::Disk,
         domains: &[],
+        seal_key: None,
     };
     let reply = world.ask(ALICE, &Request::MountSegment(mount));
     assert_eq!(reply, mounted(MountOutcome::WantsInventory));

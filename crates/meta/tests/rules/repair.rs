@@ -398,6 +398,7 @@ fn a_new_leader_knows_how_many_replicas_were_asked_for() {
             run: 1,
             medium: mooncake_types::Medium::Memory,
             domains: &[],
+            seal_key: None,
         };
         for effect in world.meta.effects_before(&mount) {
             world.meta.handle_recorded(world.now, effect);

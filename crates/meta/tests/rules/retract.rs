@@ -148,6 +148,7 @@ fn a_segment_that_is_adopted_is_behind_until_all_that_it_told_is_settled() {
         run: 1,
         medium: mooncake_types::Medium::Memory,
         domains: &[],
+        seal_key: None,
     };
     use mooncake_meta::Effect::{CaughtUp, Join};
     assert_eq!(world.meta.effects_before(&unknown), [Join(A), marked(A)]);

@@ -28,6 +28,7 @@ fn mount_of(world: &World, run: u64) -> MountSegment<'static> {
         run,
         medium: mooncake_types::Medium::Memory,
         domains: &[],
+        seal_key: None,
     }
 }
 

@@ -190,6 +190,7 @@ fn a_segment_that_is_mounted_again_may_be_served_elsewhere() {
         run: 1,
         medium: mooncake_types::Medium::Memory,
         domains: &[],
+        seal_key: None,
     };
     assert_eq!(world.ask(ALICE, &Request::MountSegment(mount)), READY);
     assert!(!world.ping(ALICE, &[SegmentId(1)]), "it is known");
@@ -215,6 +216,7 @@ fn a_node_that_obeyed_a_later_leader_raises_the_epoch() {
         run: 1,
         medium: mooncake_types::Medium::Memory,
         domains: &[],
+        seal_key: None,
     };
     assert_eq!(world.ask(BOB, &Request::MountSegment(mount)), READY);
     assert_eq!(world.meta.epoch(), Epoch(101));
@@ -256,6 +258,7 @@ fn segments_of_dead_clients_are_named_once_unless_somebody_took_their_name_over(
         run: 1,
         medium: mooncake_types::Medium::Memory,
         domains: &[],
+        seal_key: None,
     };
     assert_eq!(world.ask(BOB, &Request::MountSegment(again)), READY);
     assert_eq!(world.unmount(BOB, 3, 0), Ok(()), "leaving is not dying");

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use mooncake_meta::{Effect, ImplausibleReport, Shadow};
 use mooncake_types::{
     ChangesPage, EntryState, ErrorCode, Follow, FollowPage, InventoryEntry, ListedSegment,
-    MountOutcome, MountSegment, RangeDrop, Reply, Request, SegmentAddress, SegmentId, SegmentPage,
-    Version, limits,
+    MountOutcome, MountSegment, RangeDrop, Reply, Request, Seal, SegmentAddress, SegmentId,
+    SegmentPage, Version, limits,
 };
 
 use crate::KIB;
@@ -161,6 +161,7 @@ fn another_process_with_the_memory_tells_everything_again() {
         run: 1,
         medium: mooncake_types::Medium::Memory,
         domains: &[],
+        seal_key: None,
     };
     let reply = world.ask(ALICE, &Request::MountSegment(again));
     assert_eq!(reply, mounted(MountOutcome::WantsInventory));
@@ -212,12 +213,18 @@ fn a_page_that_no_node_makes_is_refused_by_a_standby() {
     }
     let at = |next| FollowPage { next: Some(next), ..told(&[]) };
     let mut shadow = Shadow::new(LEN);
-    assert_eq!(shadow.ask(A), Follow { segment: A, since: None, from: None });
+    assert_eq!(shadow.ask(A), Follow { segment: A, since: None, from: None, seal: Seal::NONE });
     assert_eq!(shadow.take(&at(KIB)), Ok(true));
-    assert_eq!(shadow.ask(A), Follow { segment: A, since: Some(SINCE), from: Some(KIB) });
+    assert_eq!(
+        shadow.ask(A),
+        Follow { segment: A, since: Some(SINCE), from: Some(KIB), seal: Seal::NONE }
+    );
     assert_eq!(shadow.take(&at(KIB)), Err(ImplausibleReport), "it does not go on");
     assert_eq!(shadow.take(&told(&[good])), Ok(true));
-    assert_eq!(shadow.ask(A), Follow { segment: A, since: Some(SINCE), from: None });
+    assert_eq!(
+        shadow.ask(A),
+        Follow { segment: A, since: Some(SINCE), from: None, seal: Seal::NONE }
+    );
     let changed = |cursor, more| FollowPage { cursor, more, ..told(&[]) };
     assert_eq!(shadow.take(&at(2 * KIB)), Err(ImplausibleReport), "all entries were told");
     assert_eq!(shadow.take(&changed(SINCE - 1, false)), Err(ImplausibleReport), "it goes back");
@@ -327,7 +334,7 @@ fn a_leader_lists_its_segments_for_masters_that_stand_by() {
             endpoint: name.into(),
             medium: mooncake_types::Medium::Memory,
         };
-        ListedSegment { address, len: LEN }
+        ListedSegment { address, len: LEN, seal: Seal::NONE }
     };
     let both = SegmentPage { segments: vec![listed(A), listed(B)], ..SegmentPage::default() };
     let first = SegmentPage { segments: vec![listed(A)], next: Some(1), ..SegmentPage::default() };

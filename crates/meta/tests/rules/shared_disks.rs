@@ -109,6 +109,7 @@ fn files_pass_from_a_process_that_died_to_the_next_that_comes() {
         run: 1,
         medium: Medium::SharedDisk,
         domains: &[],
+        seal_key: None,
     };
     let refused = world.ask(BOB, &Request::MountSegment(mount));
     assert_eq!(refused, Reply::Done(Err(ErrorCode::SegmentAlreadyExists)), "Alice is in sight");

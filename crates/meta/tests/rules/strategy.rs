@@ -184,6 +184,7 @@ fn mount_at(world: &mut World, id: u128, endpoint: &str) {
         run: 1,
         medium: Medium::Memory,
         domains: &[],
+        seal_key: None,
     };
     let reply = world.ask(ClientId(100 + id), &Request::MountSegment(mount));
     assert_eq!(reply, Reply::Mounted(MountOutcome::Ready));

@@ -72,6 +72,7 @@ fn nothing_is_named_granted_ended_removed_or_mounted() {
         run: 1,
         medium: mooncake_types::Medium::Memory,
         domains: &[],
+        seal_key: None,
     };
     let page = InventoryPage { segment: A, run: 1, page: 0, last: true, entries: vec![] };
     let scan = Scan {

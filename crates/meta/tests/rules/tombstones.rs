@@ -165,6 +165,7 @@ fn a_node_that_comes_back_empty_at_another_port_starts_empty() {
             run: 1,
             medium: mooncake_types::Medium::Memory,
             domains: &[],
+            seal_key: None,
         };
         let reply = world.ask(ALICE, &Request::MountSegment(mount));
         assert_eq!(reply, Reply::Mounted(outcome));
@@ -198,6 +199,7 @@ fn a_leader_that_outranks_another_names_again_what_is_not_beneath_a_put() {
         run: 1,
         medium: mooncake_types::Medium::Memory,
         domains: &[],
+        seal_key: None,
     };
     world.ask(BOB, &Request::MountSegment(mount));
     let after = world.meta.epoch();

@@ -58,6 +58,7 @@ impl Watched {
             run: 1,
             medium: mooncake_types::Medium::Memory,
             domains: &[],
+            seal_key: None,
         };
         assert_eq!(self.world.meta.effects_before(&mount), []);
         let client = ClientId(number.into());

@@ -123,6 +123,7 @@ impl Churn {
                 run: 1,
                 medium: Medium::Memory,
                 domains: &[],
+                seal_key: None,
             };
             meta.handle(Tick(0), CLIENT, &Request::MountSegment(mount));
         }

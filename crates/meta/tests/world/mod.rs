@@ -122,6 +122,7 @@ impl World {
             run: 1,
             medium,
             domains: &domains,
+            seal_key: None,
         };
         match self.ask(from, &Request::MountSegment(mount)) {
             Reply::Mounted(MountOutcome::Ready) => Ok(()),

@@ -8,7 +8,7 @@ use mooncake_tier::{
     Bucket, Directory, DiskConfig, FileStore, FilesConfig, Folder, LogStore, Notes, PackStore,
     PacksConfig, Record, RecordId, RecordStore,
 };
-use mooncake_types::{ClientId, Epoch, Medium, RangeWrite, SegmentId, limits};
+use mooncake_types::{ClientId, Epoch, Medium, RangeWrite, Seal, SegmentId, limits};
 
 use super::error::OpenDiskError;
 use super::identity::Identity;
@@ -300,6 +300,7 @@ impl Restored {
             object_len: record.object_len,
             object_offset: record.object_offset,
             attributes: &record.attributes,
+            seal: Seal::NONE,
         };
         let meets = |other: &Range<u64>| other.start < range.end && range.start < other.end;
         // The store keeps the checksums.

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use mooncake_node::Host;
 use mooncake_transfer::{Interrupt, SegmentHost};
-use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{
+    Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Seal, SegmentId, Version,
+};
 
 use crate::shells::{Shell, for_all_shells};
 
@@ -58,11 +60,20 @@ fn write(version: Version) -> RangeWrite<'static> {
         object_len: 4096,
         object_offset: 0,
         attributes: &[],
+        seal: Seal::NONE,
     }
 }
 
 fn read(version: Version) -> RangeRead {
-    RangeRead { segment: SEGMENT, offset: 8192, version, object_offset: 0, from: 0, len: 4096 }
+    RangeRead {
+        segment: SEGMENT,
+        offset: 8192,
+        version,
+        object_offset: 0,
+        from: 0,
+        len: 4096,
+        seal: Seal::NONE,
+    }
 }
 
 /// Notes whether it was called.

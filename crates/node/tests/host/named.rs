@@ -9,7 +9,7 @@ use std::time::Duration;
 use mooncake_memory::{Buffer, NamedSegment, NamedSegmentOptions};
 use mooncake_node::{Host, Segment};
 use mooncake_transfer::{Interrupt, SegmentHost};
-use mooncake_types::{ClientId, Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{ClientId, Epoch, ErrorCode, RangeRead, RangeWrite, Seal, SegmentId, Version};
 
 const SEGMENT: SegmentId = SegmentId(5);
 const EPOCH: Epoch = Epoch(3);
@@ -81,6 +81,7 @@ fn written(number: u64, len: u64) -> RangeWrite<'static> {
         object_len: len,
         object_offset: 0,
         attributes: &[],
+        seal: Seal::NONE,
     }
 }
 
@@ -94,7 +95,8 @@ fn write(host: &Host, number: u64, len: u64) {
 
 fn read(host: &Host, number: u64, len: u64) -> Result<Vec<u8>, ErrorCode> {
     let RangeWrite { segment, offset, version, .. } = written(number, len);
-    let range = RangeRead { segment, offset, version, object_offset: 0, from: 0, len };
+    let range =
+        RangeRead { segment, offset, version, object_offset: 0, from: 0, len, seal: Seal::NONE };
     let ticket = host.begin_read(&range)?;
     let buffer = Buffer::zeroed(len as usize);
     ticket.memory.raw().copy_to(buffer.raw());

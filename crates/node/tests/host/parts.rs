@@ -10,7 +10,7 @@ use mooncake_transfer::{
     TransferError, Transport, Transports, Way, WriteOp,
 };
 use mooncake_types::limits::CHUNK_BYTES;
-use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, Seal, SegmentId, Version};
 
 use crate::shells::{Shell, for_all_shells};
 
@@ -74,6 +74,7 @@ impl Rig {
                 object_offset: 0,
                 from,
                 len,
+                seal: Seal::NONE,
             };
             let dst = Buffer::zeroed(len as usize);
             let op = ReadOp { endpoint: Arc::clone(&self.endpoint), range, dst: dst.raw().into() };
@@ -107,6 +108,7 @@ fn part(from: u64, len: u64, counter: u64) -> RangeWrite<'static> {
         object_len: LEN,
         object_offset: 0,
         attributes: &[],
+        seal: Seal::NONE,
     }
 }
 
@@ -182,6 +184,7 @@ fn a_reader_notices_that_its_entry_was_written_anew(shell: Shell) {
         object_offset: 0,
         from: 0,
         len: LEN,
+        seal: Seal::NONE,
     };
     let ticket = rig.host.begin_read(&range).expect("it is there");
     assert!(rig.host.still_holds(&ticket));
@@ -210,7 +213,8 @@ fn a_ticket_is_for_the_memory_of_its_part(shell: Shell) {
 /// The checksums that the node has for these bytes.
 fn found_checksums(rig: &Rig, counter: u64, from: u64, len: u64) -> Option<Arc<[u32]>> {
     let (segment, offset, version) = (SEGMENT, OFFSET, version(counter));
-    let range = RangeRead { segment, offset, version, object_offset: 0, from, len };
+    let range =
+        RangeRead { segment, offset, version, object_offset: 0, from, len, seal: Seal::NONE };
     rig.host.begin_read(&range).expect("it is there").checksums
 }
 
@@ -239,6 +243,7 @@ fn checksums_are_computed_by_the_first_reader_over_a_socket_and_kept() {
                 object_offset: 0,
                 from,
                 len,
+                seal: Seal::NONE,
             };
             let dst = Buffer::zeroed(len as usize);
             let op = ReadOp { endpoint: Arc::clone(&rig.endpoint), range, dst: dst.raw().into() };

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use mooncake_memory::Region;
 use mooncake_node::{Host, Segment};
 use mooncake_transfer::{Interrupt, Pin, SegmentHost};
-use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{
+    Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Seal, SegmentId, Version,
+};
 
 const SEGMENT: SegmentId = SegmentId(1);
 const LEN: u64 = 4096;
@@ -38,12 +40,21 @@ fn write(offset: u64, counter: u64) -> RangeWrite<'static> {
         object_len: LEN,
         object_offset: 0,
         attributes: &[],
+        seal: Seal::NONE,
     }
 }
 
 fn read(offset: u64, counter: u64) -> RangeRead {
     let version = version(counter);
-    RangeRead { segment: SEGMENT, offset, version, object_offset: 0, from: 0, len: LEN }
+    RangeRead {
+        segment: SEGMENT,
+        offset,
+        version,
+        object_offset: 0,
+        from: 0,
+        len: LEN,
+        seal: Seal::NONE,
+    }
 }
 
 /// Counts its interrupts, and sends each to a channel.

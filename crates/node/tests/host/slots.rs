@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mooncake_memory::{Region, SlotReader, SlotRow};
 use mooncake_node::{Host, Segment};
 use mooncake_transfer::{Interrupt, SegmentHost, SharedSegment, WriteTicket};
-use mooncake_types::{Chance, Epoch, ErrorCode, RangeDrop, RangeWrite, SegmentId, Version};
+use mooncake_types::{Chance, Epoch, ErrorCode, RangeDrop, RangeWrite, Seal, SegmentId, Version};
 
 const SEGMENT: SegmentId = SegmentId(1);
 const EPOCH: Epoch = Epoch(3);
@@ -44,6 +44,7 @@ fn range(offset: u64, entry_len: u64, counter: u64) -> RangeWrite<'static> {
         object_len: entry_len + 7,
         object_offset: 7,
         attributes: &[],
+        seal: Seal::NONE,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use mooncake_node::{Clearance, Ledger, ListedEntry};
-use mooncake_types::{Chance, ErrorCode, Follow, InventoryEntry, RangeWrite};
+use mooncake_types::{Chance, ErrorCode, Follow, InventoryEntry, RangeWrite, Seal};
 
 use crate::{SEGMENT, version, write};
 
@@ -34,7 +34,8 @@ fn owned(entry: &InventoryEntry<'_>) -> ListedEntry {
 impl Known {
     /// Asks once. Returns whether another question is due, or why the ledger refused.
     fn ask(&mut self, ledger: &Ledger, limit: usize) -> Result<bool, ErrorCode> {
-        let follow = Follow { segment: SEGMENT, since: self.since, from: self.from };
+        let follow =
+            Follow { segment: SEGMENT, since: self.since, from: self.from, seal: Seal::NONE };
         let told = ledger.follow(&follow, limit)?;
         let page = told.page();
         assert!(page.entries.len() <= limit && page.gone.len() <= limit);
@@ -157,7 +158,7 @@ fn a_cursor_that_the_ledger_never_gave_is_refused() {
     let mut ledger = Ledger::new(LEN);
     ledger.number_changes(100, 4);
     for since in [0, 99, 101, u64::MAX] {
-        let follow = Follow { segment: SEGMENT, since: Some(since), from: None };
+        let follow = Follow { segment: SEGMENT, since: Some(since), from: None, seal: Seal::NONE };
         assert_eq!(ledger.follow(&follow, 9).err(), Some(ErrorCode::InvalidVersion), "{since}");
         assert_eq!(ledger.changed(since, 9), None, "{since}");
     }

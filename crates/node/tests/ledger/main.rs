@@ -9,7 +9,9 @@ mod parts;
 use std::collections::BTreeSet;
 
 use mooncake_node::{Clearance, EntryState, FoundEntry, Ledger};
-use mooncake_types::{Chance, Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, Version, limits};
+use mooncake_types::{
+    Chance, Epoch, ErrorCode, RangeRead, RangeWrite, Seal, SegmentId, Version, limits,
+};
 use oracle::{Oracle, Write};
 
 const SEGMENT: SegmentId = SegmentId(1);
@@ -39,6 +41,7 @@ fn write(offset: u64, len: u64, counter: u64) -> RangeWrite<'static> {
         object_len: len,
         object_offset: 0,
         attributes: &[],
+        seal: Seal::NONE,
     }
 }
 
@@ -100,6 +103,7 @@ impl Pair {
                     object_offset: 0,
                     from: 0,
                     len: held.map_or(1, |(.., len)| len),
+                    seal: Seal::NONE,
                 };
                 let expected = held
                     .map(|_| FoundEntry { grant: version(grant), checksums: None })
@@ -302,6 +306,7 @@ fn another_stripe_of_the_same_version_is_not_what_was_asked_for() {
         object_offset,
         from: 0,
         len: 100,
+        seal: Seal::NONE,
     };
     assert_eq!(ledger.read(&read(0)), Err(ErrorCode::ObjectNotFound));
     assert!(ledger.read(&read(100)).is_ok());
@@ -321,6 +326,7 @@ fn parts_of_an_entry_can_be_read_and_nothing_beyond_it() {
             object_offset: 0,
             from,
             len,
+            seal: Seal::NONE,
         });
         read.map(|held| held.checksums)
     };

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use mooncake_node::{
     Admission, Effect, Ledger, LentSegments, PROMISE, SegmentMachine, WriteRequest,
 };
-use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{
+    Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Seal, SegmentId, Version,
+};
 
 const SEGMENT: SegmentId = SegmentId(1);
 const EPOCH: Epoch = Epoch(3);
@@ -35,12 +37,13 @@ fn write(offset: u64, len: u64, counter: u64) -> RangeWrite<'static> {
         object_len: len,
         object_offset: 0,
         attributes: &[],
+        seal: Seal::NONE,
     }
 }
 
 fn read_of(range: &RangeWrite<'_>) -> RangeRead {
     let RangeWrite { segment, offset, version, object_offset, from, len, .. } = *range;
-    RangeRead { segment, offset, version, object_offset, from, len }
+    RangeRead { segment, offset, version, object_offset, from, len, seal: Seal::NONE }
 }
 
 fn text(effect: &Effect<'_, &'static str>) -> String {

@@ -65,9 +65,9 @@ pub(crate) fn discards(remains: &Remains) -> Vec<NodeDrop> {
 /// The drop of one range, with its node; `None` if the range is in no known segment.
 pub(crate) fn discard(range: &RemainingRange, segments: &[SegmentAddress]) -> Option<NodeDrop> {
     let segment = segments.get(range.segment as usize)?;
-    let RemainingRange { offset, version, grant, .. } = *range;
+    let RemainingRange { offset, version, grant, seal, .. } = *range;
     let range = RangeDrop { segment: segment.id, offset, version, grant };
-    Some(NodeDrop { endpoint: Arc::clone(&segment.endpoint), range })
+    Some(NodeDrop { endpoint: Arc::clone(&segment.endpoint), range, seal })
 }
 
 impl Dropping {

@@ -31,7 +31,7 @@ pub(super) struct InGet {
     /// The last looked-up route of which all replicas failed.
     exhausted: Option<Arc<Route>>,
     pub(super) idle_lookups: u32,
-    /// How often a node did not drop an older version.
+    /// How often a node did not drop an older version, or did not know the master's seals.
     failed_drops: u32,
     pub(super) attempts: u32,
     /// The error to return once nothing is left to try.
@@ -109,10 +109,12 @@ impl InGet {
         Ok(())
     }
 
-    /// Drops the route, since a node did not drop an older version. Tells whether another lookup is allowed.
+    /// Drops the route, since a node did not drop an older version, or did not know the master's seals. Tells whether
+    /// another lookup is allowed.
     pub(super) fn look_up_again(&mut self) -> bool {
         self.route = None;
         self.successors.clear();
+        self.failed.clear();
         self.idle_lookups = 0;
         self.failed_drops += 1;
         RetryPolicy::OLDER_VERSION.allows(self.failed_drops)

@@ -303,6 +303,7 @@ impl<'a> Op<'a> for GetOp<'a> {
         }
         let mut rest = results.as_slice();
         let Self { pending, results: answers, own, chance, items, learned, outdated, .. } = self;
+        let (predecessors, is_held) = (&mut self.predecessors, self.is_held);
         pending.retain_mut(|item| {
             let (mine, after) = rest.split_at(item.fetches);
             rest = after;
@@ -317,11 +318,16 @@ impl<'a> Op<'a> for GetOp<'a> {
             let is_all_of_it = items[item.position].want.is_whole() || item.reading.len() == 1;
             let all_stale = mine.iter().all(|result| *result == Err(MoveError::Stale));
             item.fail_replica(error, is_all_of_it && all_stale);
-            if let Err(code) = item.choose(own, chance, &items[item.position].want) {
-                answers[item.position] = Err(code);
-                return false;
+            let Err(code) = item.choose(own, chance, &items[item.position].want) else {
+                return true;
+            };
+            // A node that was started again has told the master its new key by then.
+            if code == ErrorCode::PermissionDenied && !is_held && item.look_up_again() {
+                predecessors.pause();
+                return true;
             }
-            true
+            answers[item.position] = Err(code);
+            false
         });
         assert!(rest.is_empty(), "one result per range");
     }

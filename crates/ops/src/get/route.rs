@@ -169,6 +169,7 @@ impl Route {
                     object_offset: cut.object_offset,
                     from: cut.from,
                     len: cut.len,
+                    seal: cut.range.seal,
                 },
                 at: cut.at,
                 object_len: self.located.len,
@@ -190,7 +191,8 @@ mod tests {
             medium,
         });
         let segments: Arc<[SegmentAddress]> = segments.collect();
-        let place = |at: u32| Placement { replica: at, segment: at, offset: 0, len: 10 };
+        let place =
+            |at: u32| Placement { replica: at, segment: at, len: 10, ..Placement::default() };
         let placements = (0..media.len() as u32).map(place).collect();
         let located = Located { version: Version::default(), len: 10, placements };
         let route = Route::new(located, &segments, Tick(0)).expect("it is whole");

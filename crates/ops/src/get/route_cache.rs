@@ -300,7 +300,8 @@ mod tests {
     use super::*;
 
     fn route(counter: u64, lease_end: Tick) -> Arc<Route> {
-        let placements = vec![Placement { replica: 0, segment: 1, offset: 8, len: 10 }];
+        let placements =
+            vec![Placement { replica: 0, segment: 1, offset: 8, len: 10, ..Placement::default() }];
         let version = Version { epoch: Epoch(1), counter };
         let address = |number: u128| SegmentAddress {
             id: SegmentId(number),

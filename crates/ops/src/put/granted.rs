@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use mooncake_types::{
-    Epoch, ErrorCode, Grant, NodeDrop, Placement, PutEnd, PutRevoke, RangeDrop, RangeWrite,
+    Epoch, ErrorCode, Grant, NodeDrop, Placement, PutEnd, PutRevoke, RangeDrop, RangeWrite, Seal,
     SegmentAddress, SegmentId, Version,
 };
 
@@ -22,6 +22,8 @@ pub(crate) struct Granted {
     grant: Version,
     pub(super) object_len: u64,
     placements: Vec<Placement>,
+    /// See [`Grant::drop_seals`].
+    drop_seals: Vec<Seal>,
     segments: Arc<[SegmentAddress]>,
     /// Attributes that the nodes keep with it.
     attributes: Attributes,
@@ -47,7 +49,7 @@ impl Granted {
         object_len: u64,
         segments: &Arc<[SegmentAddress]>,
     ) -> Option<Self> {
-        let Grant { version, placements, attributes } = grant;
+        let Grant { version, placements, attributes, drop_seals } = grant;
         // All else relies on whole replicas.
         let makes_sense = placements_are_whole(&placements, segments, object_len);
         makes_sense.then(|| Self {
@@ -55,6 +57,7 @@ impl Granted {
             grant: order,
             object_len,
             placements,
+            drop_seals,
             segments: Arc::clone(segments),
             attributes: Attributes::new(attributes),
             failed: FailedReplicas::default(),
@@ -101,13 +104,14 @@ impl Granted {
 
     /// Adds the drops of all replicas that did not fail.
     pub(super) fn discards_into(&self, discards: &mut Vec<NodeDrop>) {
-        let wanted =
-            self.placements.iter().filter(|range| self.failed.all & 1 << range.replica == 0);
-        discards.extend(wanted.map(|range| {
+        let seals = self.drop_seals.iter().copied().chain(std::iter::repeat(Seal::NONE));
+        let sealed = self.placements.iter().zip(seals);
+        let wanted = sealed.filter(|(range, _)| self.failed.all & 1 << range.replica == 0);
+        discards.extend(wanted.map(|(range, seal)| {
             let segment = &self.segments[range.segment as usize];
             let (offset, version) = (range.offset, self.version);
             let range = RangeDrop { segment: segment.id, offset, version, grant: version };
-            NodeDrop { endpoint: Arc::clone(&segment.endpoint), range }
+            NodeDrop { endpoint: Arc::clone(&segment.endpoint), range, seal }
         }));
     }
 
@@ -135,6 +139,7 @@ impl Granted {
                     object_len: self.object_len,
                     object_offset: cut.object_offset,
                     attributes: &[],
+                    seal: cut.range.seal,
                 },
                 at: cut.at,
                 attributes: self.attributes.clone(),
@@ -158,8 +163,10 @@ impl Granted {
             match error {
                 MoveError::Refused(ErrorCode::ObjectReplicaBusy) => failed.held |= replica,
                 MoveError::Refused(ErrorCode::InvalidVersion) => failed.outdated |= replica,
-                // A node that does not know the leader after all retries is out of the leader's reach.
-                MoveError::Broken | MoveError::Refused(ErrorCode::UNKNOWN_LEADER) => {
+                // A node that does not know the leader after all retries is out of the leader's reach. One that does not
+                // know its seals has just been started again.
+                MoveError::Broken
+                | MoveError::Refused(ErrorCode::UNKNOWN_LEADER | ErrorCode::PermissionDenied) => {
                     unreachable.push(self.segments[cut.range.segment as usize].id);
                 }
                 MoveError::Stale | MoveError::Refused(_) => {}

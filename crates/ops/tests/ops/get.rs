@@ -1,5 +1,5 @@
 use mooncake_ops::{GetItem, GetOp, MoveError, Op, RoutesOp, Step};
-use mooncake_types::{Chance, ErrorCode, RangeRead, Reply, Request, SegmentId, Tick, limits};
+use mooncake_types::{Chance, ErrorCode, RangeRead, Reply, Request, Seal, SegmentId, Tick, limits};
 
 use crate::script::{Turn, failures, found, found_after, located, play, segments, version};
 
@@ -49,6 +49,7 @@ fn a_get_is_one_lookup_and_one_read() {
         object_offset: 0,
         from: 0,
         len: 10,
+        seal: Seal::NONE,
     };
     assert_eq!(fetches.len(), 1);
     assert_eq!((fetches[0].range, &fetches[0].endpoint), (range, &segment.endpoint));
@@ -72,6 +73,26 @@ fn a_failed_read_is_followed_by_one_fresh_lookup_and_then_an_error() {
     ] {
         assert_eq!(single(first, second), expected, "{first:?}, {second:?}");
     }
+}
+
+/// A node that was started again has a new key, and tells it to the master a moment after the master names it again.
+#[test]
+fn an_item_whose_seal_a_node_does_not_know_is_looked_up_again_after_a_pause() {
+    const DENIED: Result<(), MoveError> = Err(MoveError::Refused(ErrorCode::PermissionDenied));
+    let items = [item("a")];
+    let route = || found(vec![located(7, 10, &[(0, 1, 64, 10)])]);
+    let read = |at, result| Turn::Read(at, vec![(0, 1, 64)], vec![result]);
+    let turns = vec![
+        Turn::Call(0, look(&["a"]), route()),
+        read(1, DENIED),
+        // Another replica may have been named.
+        Turn::Call(2, look(&["a"]), route()),
+        read(3, DENIED),
+        Turn::Wait(3, 103),
+        Turn::Call(103, look(&["a"]), route()),
+        read(104, OK),
+    ];
+    assert_eq!(play_get(&items, turns), vec![Ok(10)]);
 }
 
 /// A later leader might find the older version, and return it after the newer one was read.

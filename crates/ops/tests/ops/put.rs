@@ -1,7 +1,7 @@
 use mooncake_ops::{MoveError, Op, PutOp, Step};
 use mooncake_types::{
     Epoch, ErrorCode, Grant, Placement, PutEnd, PutItem, PutMode, PutRevoke, PutStart, RangeWrite,
-    ReplicateConfig, Reply, Request, SegmentId, Tick, Version, limits,
+    ReplicateConfig, Reply, Request, Seal, SegmentId, Tick, Version, limits,
 };
 
 use crate::script::{Turn, failures, grant, granted, play, segments, statuses, version};
@@ -67,6 +67,7 @@ fn a_put_is_a_grant_a_write_and_an_end() {
         object_len: 10,
         object_offset: 0,
         attributes: &[],
+        seal: Seal::NONE,
     };
     let first = RangeWrite { segment: SegmentId(2), offset: 0, entry_len: 4, len: 4, ..whole };
     let second = RangeWrite { offset: 32, entry_len: 6, len: 6, object_offset: 4, ..first };
@@ -337,8 +338,9 @@ fn grants_of_different_leaders_are_written_under_their_own_epochs() {
     let items = [item("a"), item("b"), item("c")];
     let of_epoch = |epoch, counter, segment| {
         let version = Version { epoch: Epoch(epoch), counter };
-        let placements = vec![Placement { replica: 0, segment, offset: 0, len: 10 }];
-        Ok(Grant { version, placements, attributes: Vec::new() })
+        let placements =
+            vec![Placement { replica: 0, segment, offset: 0, len: 10, seal: Seal::NONE }];
+        Ok(Grant { version, placements, attributes: Vec::new(), drop_seals: Vec::new() })
     };
     let grants = vec![of_epoch(1, 9, 0), of_epoch(2, 1, 1), of_epoch(1, 10, 2)];
     let mut op = PutOp::new(&items, &ReplicateConfig::default());

@@ -4,7 +4,7 @@ use mooncake_ops::{
 };
 use mooncake_types::{
     Epoch, ErrorCode, NodeDrop, PutEnd, PutItem, PutRevoke, PutStart, RangeDrop, RangeWrite,
-    ReplicateConfig, Reply, Request, SegmentId, Tick, limits,
+    ReplicateConfig, Reply, Request, Seal, SegmentId, Tick, limits,
 };
 
 use crate::script::{Range, Turn, failures, grant, granted, play, statuses, version};
@@ -309,7 +309,7 @@ fn ends_and_revocations_are_told_and_what_is_in_doubt_stays_so() {
     let other = PutRevoke::new("b", version(6));
     let range =
         RangeDrop { segment: SegmentId(3), offset: 64, version: version(6), grant: version(6) };
-    let written = NodeDrop { endpoint: "node 3".into(), range };
+    let written = NodeDrop { endpoint: "node 3".into(), range, seal: Seal::NONE };
     let closings = [Closing::GiveUp(other, vec![written]), Closing::End(put)];
     let ends = || Request::PutEnd { puts: vec![put] };
     let revokes = || Request::PutRevoke { puts: vec![other] };

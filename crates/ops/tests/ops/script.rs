@@ -3,7 +3,7 @@ use std::sync::Arc;
 use mooncake_ops::{CallError, Deadline, MoveError, Op, Step};
 use mooncake_types::{
     Epoch, ErrorCode, Grant, Located, Placement, RangeDrop, RemainingRange, Remains, Reply,
-    Request, SegmentAddress, SegmentId, Tick, Version,
+    Request, Seal, SegmentAddress, SegmentId, Tick, Version,
 };
 
 /// One step that the operation must take at this time, and its result.
@@ -92,7 +92,13 @@ pub(crate) fn segments() -> Vec<SegmentAddress> {
 pub(crate) type Range = (u32, u32, u64, u64);
 
 fn placements(ranges: &[Range]) -> Vec<Placement> {
-    let placement = |&(replica, segment, offset, len)| Placement { replica, segment, offset, len };
+    let placement = |&(replica, segment, offset, len)| Placement {
+        replica,
+        segment,
+        offset,
+        len,
+        seal: Seal::NONE,
+    };
     ranges.iter().map(placement).collect()
 }
 
@@ -118,7 +124,7 @@ pub(crate) fn found_after(
 ) -> Result<Reply, CallError> {
     let range = |&(key, segment, offset, counter)| {
         let version = version(counter);
-        (key, RemainingRange { segment, offset, version, grant: version })
+        (key, RemainingRange { segment, offset, version, grant: version, seal: Seal::NONE })
     };
     let predecessors = older.iter().map(range).collect();
     let (successors, segments) = (vec![], segments());
@@ -149,6 +155,7 @@ pub(crate) fn remaining(
         offset,
         version: version(counter),
         grant: version(counter),
+        seal: Seal::NONE,
     };
     let ranges = ranges.iter().map(range).collect();
     Ok(Reply::Remaining { results, remains: Remains { ranges, segments: segments(), lease_ms } })

@@ -1,7 +1,7 @@
 use mooncake_ops::{CarryOp, MoveError, Op, RemoveOp, Step, TaskOp};
 use mooncake_types::{
-    CreateTask, ErrorCode, Placement, Reply, Request, TaskId, TaskKind, TaskOrder, TaskOrders,
-    TaskReport, Tick, limits,
+    CreateTask, ErrorCode, Placement, Reply, Request, Seal, TaskId, TaskKind, TaskOrder,
+    TaskOrders, TaskReport, Tick, limits,
 };
 
 use crate::script::{Turn, done, failures, play, remaining, segments, statuses, version};
@@ -9,7 +9,7 @@ use crate::script::{Turn, done, failures, play, remaining, segments, statuses, v
 const OK: Result<(), MoveError> = Ok(());
 
 fn range(replica: u32, segment: u32, offset: u64, len: u64) -> Placement {
-    Placement { replica, segment, offset, len }
+    Placement { replica, segment, offset, len, seal: Seal::NONE }
 }
 
 fn order() -> TaskOrder {

@@ -152,7 +152,7 @@ pub(crate) fn stay_away(process: Process, until: Tick, run_state: &RunState) -> 
 /// Asks the master to mount an empty segment.
 pub(crate) fn come(process: Process, lent: Lent, seen_epoch: Epoch, run_state: &RunState) -> Task {
     let (id, lent) = (lent.id, &leak(vec![lent])[0]);
-    let mount = lent.mount(seen_epoch, true);
+    let mount = lent.mount(seen_epoch, true, None);
     Task::new(Ask::new(mount), vec![0], run_state, move |reply, after| {
         let came = match reply {
             Ok(Reply::Mounted(MountOutcome::Ready)) => LenderStep::Came { id },

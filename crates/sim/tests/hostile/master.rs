@@ -32,6 +32,7 @@ fn master() -> Meta {
             run: 1,
             medium: if number == 2 { Medium::Disk } else { Medium::Memory },
             domains: &[],
+            seal_key: None,
         };
         meta.handle(Tick(1), ClientId(number + 1), &Request::MountSegment(mount));
     }

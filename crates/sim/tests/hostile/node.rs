@@ -4,7 +4,7 @@ use std::time::Duration;
 use mooncake_memory::Region;
 use mooncake_node::{Host, Segment};
 use mooncake_transfer::{Interrupt, SegmentHost};
-use mooncake_types::{Epoch, Follow, RangeDrop, RangeRead, RangeWrite, SegmentId};
+use mooncake_types::{Epoch, Follow, RangeDrop, RangeRead, RangeWrite, Seal, SegmentId};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -49,7 +49,7 @@ impl Question {
         match self {
             Question::Read(range) => Frame::Read(vec![*range]),
             Question::Write(range, _) => Frame::Write(Epoch(2), vec![*range]),
-            Question::Drop(range) => Frame::Drop(vec![*range]),
+            Question::Drop(range) => Frame::Drop(vec![(*range, Seal::NONE)]),
             Question::Follow(follow) => Frame::Follow(*follow),
         }
     }
@@ -73,7 +73,9 @@ fn answer(host: &Host, frame: Frame<'_>, question: &Question) {
                 _ => host.abandon_write(ticket),
             }
         }),
-        Frame::Drop(ranges) => drop(host.drop_ranges(&ranges)),
+        Frame::Drop(ranges) => ranges.iter().for_each(|(range, _)| {
+            let _ = host.drop_range(range);
+        }),
         Frame::Follow(follow) => drop(host.follow(&follow, &mut |_| {})),
         other => panic!("{other:?}"),
     }

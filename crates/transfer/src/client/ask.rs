@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mooncake_types::{ErrorCode, RangeDrop, RangeRead};
+use mooncake_types::{ErrorCode, RangeDrop, RangeRead, Seal};
 use mooncake_wire::{Kind, encode_drop, encode_promise};
 
 use super::peer_call::Question;
@@ -30,7 +30,8 @@ impl Question<'_> for Ask<'_> {
     fn begin(&mut self, out: &mut Vec<u8>, id: u64, positions: &[usize]) {
         match self {
             Self::Drop(ops) => {
-                let ranges: Vec<RangeDrop> = positions.iter().map(|&at| ops[at].range).collect();
+                let sealed = |&at: &usize| (ops[at].range, ops[at].seal);
+                let ranges: Vec<(RangeDrop, Seal)> = positions.iter().map(sealed).collect();
                 encode_drop(out, id, &ranges);
             }
             Self::Promise(ops) => {

@@ -18,7 +18,7 @@ pub(super) struct Identity([u64; 8]);
 
 impl Identity {
     pub(super) fn of(range: &RangeRead) -> Self {
-        let RangeRead { segment, offset, version, object_offset, from, len } = *range;
+        let RangeRead { segment, offset, version, object_offset, from, len, .. } = *range;
         let [high, low] = [(segment.0 >> 64) as u64, segment.0 as u64];
         let (epoch, counter) = (version.epoch.0, version.counter);
         Self([high, low, offset, epoch, counter, object_offset, from, len])

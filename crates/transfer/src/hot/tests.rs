@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use mooncake_memory::{Buffer, SliceList};
-use mooncake_types::{Chance, Epoch, RangeRead, SegmentId, Version};
+use mooncake_types::{Chance, Epoch, RangeRead, Seal, SegmentId, Version};
 
 use super::layout::{header, slot};
 use super::locked_cache::{Insertion, LockedCache};
@@ -42,7 +42,15 @@ fn version(counter: u64) -> Version {
 
 fn range(number: u64, len: u64) -> RangeRead {
     let (segment, offset) = (SegmentId(3 << 70 | 5), number << 22);
-    RangeRead { segment, offset, version: version(number), object_offset: 0, from: 0, len }
+    RangeRead {
+        segment,
+        offset,
+        version: version(number),
+        object_offset: 0,
+        from: 0,
+        len,
+        seal: Seal::NONE,
+    }
 }
 
 fn key(range: &RangeRead) -> String {

@@ -35,11 +35,15 @@ impl Service {
         let Some(lender) = self.lender() else {
             return Err(End::broken(id, "this connection takes no Expose frames".to_owned()));
         };
-        let host = Arc::clone(&self.host);
+        let (context, host) = (Arc::clone(&self.context), Arc::clone(&self.host));
+        let gate = context.gate(header.kind);
         let bytes = ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(range.len));
-        let find = |range: &RangeRead| match host.exposes(range.segment) {
-            true => host.begin_read(range),
-            false => Err(ErrorCode::NoAvailableHandle),
+        let find = |range: &RangeRead| {
+            gate.check_read(range)?;
+            match host.exposes(range.segment) {
+                true => host.begin_read(range),
+                false => Err(ErrorCode::NoAvailableHandle),
+            }
         };
         let mut found: Vec<Result<ReadTicket, ErrorCode>> = ranges.iter().map(find).collect();
         let kept = self.writer.take();

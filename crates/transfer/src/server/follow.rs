@@ -1,4 +1,4 @@
-use mooncake_types::FollowPage;
+use mooncake_types::{ErrorCode, FollowPage};
 use mooncake_wire::{Header, decode_follow, encode_follow_reply};
 
 use super::service::{End, Service};
@@ -15,7 +15,11 @@ impl Service {
         let out = &mut self.out;
         let mut tell =
             |page: &FollowPage<'_>| encode_follow_reply(out, id, (follow.segment, Ok(page)));
-        if let Err(code) = self.host.follow(&follow, &mut tell) {
+        let admitted = match self.host.owns(follow.segment) {
+            true => self.context.gate(header.kind).check_follow(&follow),
+            false => Err(ErrorCode::SegmentNotFound),
+        };
+        if let Err(code) = admitted.and_then(|()| self.host.follow(&follow, &mut tell)) {
             self.out.clear();
             encode_follow_reply(&mut self.out, id, (follow.segment, Err(code)));
         }

@@ -19,6 +19,7 @@ use mooncake_wire::{Header, Kind, decode_complete, decode_write};
 use super::connection::PeerConnection;
 use super::far_write::FarDoor;
 use super::served::Arrival;
+use super::server_context::ServerContext;
 use super::service::{End, Service};
 use crate::open_write::OpenWrite;
 use crate::{FarLender, Interrupt, SegmentHost};
@@ -55,14 +56,16 @@ pub(super) type BegunWrites<'a> = Vec<Result<OpenWrite<'a>, ErrorCode>>;
 /// ranges, so no two peers wait for each other. The results are in the order of the ranges. If the peer is gone, or
 /// was asked to stop before it could begin, all are abandoned.
 fn begin_all<'a>(
-    host: &'a dyn SegmentHost,
+    (host, context): (&'a dyn SegmentHost, &ServerContext),
     epoch: Epoch,
     ranges: &[RangeWrite<'_>],
     (connection, is_far): (&Arc<PeerConnection>, bool),
 ) -> io::Result<BegunWrites<'a>> {
+    let gate = context.gate(Kind::Begin);
     let asked = AtomicBool::new(false);
     let stop = Arc::new(AskToStop { connection: Arc::clone(connection), asked });
     let begin = |range: &RangeWrite<'_>| {
+        gate.check_write(epoch, range)?;
         let is_lent =
             host.share(range.segment).is_some() || (is_far && host.exposes(range.segment));
         // The memory is not shared: the peer would write where the node does not look.
@@ -113,7 +116,7 @@ impl Service {
         let host = Arc::clone(&self.host);
         let lender = self.lender();
         let by = (&self.connection, lender.is_some());
-        let begun = begin_all(&*host, message.epoch(), &ranges, by)?;
+        let begun = begin_all((&*host, &self.context), message.epoch(), &ranges, by)?;
         if let Some(lender) = lender {
             return self.serve_far_writes(id, &lender, begun);
         }

@@ -7,6 +7,7 @@ mod drop;
 mod far_read;
 mod far_write;
 mod follow;
+mod gate;
 mod held_pins;
 mod in_place;
 mod keepalive;

@@ -35,17 +35,21 @@ impl Service {
     }
 
     fn pin(&mut self, range: &RangeRead) -> Result<(), ErrorCode> {
-        let pinned = if self.pins.has_room_for(range.len) {
-            let interrupt = Arc::clone(&self.connection) as Arc<dyn Interrupt>;
-            self.host.pin(range, interrupt).map(|pin| {
-                self.pins.keep(pin, range.len);
-                self.context.config.served.on_pinned(range.len);
-            })
-        } else {
-            Err(ErrorCode::NoAvailableHandle)
-        };
+        let pinned = self.try_to_pin(range);
         self.pins.next += 1;
         pinned
+    }
+
+    fn try_to_pin(&mut self, range: &RangeRead) -> Result<(), ErrorCode> {
+        self.context.gate(Kind::Pin).check_read(range)?;
+        if !self.pins.has_room_for(range.len) {
+            return Err(ErrorCode::NoAvailableHandle);
+        }
+        let interrupt = Arc::clone(&self.connection) as Arc<dyn Interrupt>;
+        let pin = self.host.pin(range, interrupt)?;
+        self.pins.keep(pin, range.len);
+        self.context.config.served.on_pinned(range.len);
+        Ok(())
     }
 
     pub(super) fn serve_unpin(&mut self, header: &Header) -> Result<(), End> {

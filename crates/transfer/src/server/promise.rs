@@ -7,7 +7,9 @@ impl Service {
     pub(super) fn serve_promise(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
         let ranges = decode_read(self.body(header)).map_err(|error| End::body(id, &error))?;
-        let results: Vec<_> = ranges.iter().map(|range| self.host.promise(range)).collect();
+        let gate = self.context.gate(header.kind);
+        let promise = |range| gate.check_read(range).and_then(|()| self.host.promise(range));
+        let results: Vec<_> = ranges.iter().map(promise).collect();
         self.reply(Kind::PromiseReply, id, &results)
     }
 }

@@ -9,6 +9,7 @@ use mooncake_types::limits::MAX_FRAME_PAYLOAD_BYTES;
 use mooncake_types::{ErrorCode, RangeRead};
 use mooncake_wire::{HEADER_LEN, Header, Kind, decode_read};
 
+use super::server_context::ServerContext;
 use super::service::{End, Service};
 use crate::begin_reads::{begin_read, disk_order};
 use crate::{ReadTicket, SegmentHost};
@@ -75,6 +76,14 @@ type Begun = Result<ReadTicket, ErrorCode>;
 /// Reads of disks that are done ahead of the replies.
 type DiskReads<'a> = WorkAhead<'a, RangeRead, Begun>;
 
+impl ServerContext {
+    /// Finds the bytes of a range that the master has let the peer read, or reads them from the disk.
+    fn begin_read(&self, range: &RangeRead) -> Begun {
+        self.gate(Kind::Read).check_read(range)?;
+        begin_read(&*self.host, range)
+    }
+}
+
 impl Service {
     /// Answers a request for ranges, and if some lie on disks, also the requests for ranges on disks behind it.
     pub(super) fn serve_read(&mut self, header: &Header) -> Result<(), End> {
@@ -82,12 +91,12 @@ impl Service {
         let ranges = decode_read(self.body(header)).map_err(|error| End::body(id, &error))?;
         let request = ReadRequest::new(&*self.host, id, ranges);
         if request.on_disk.is_empty() {
-            let begin = |range| begin_read(&*self.host, range);
+            let begin = |range| self.context.begin_read(range);
             let begun = request.with_rest(request.ranges[..request.admitted].iter().map(begin));
             return self.answer_read(id, begun);
         }
-        let host = Arc::clone(&self.host);
-        let begin = |range| begin_read(&*host, &range);
+        let context = Arc::clone(&self.context);
+        let begin = |range| context.begin_read(&range);
         with_helpers_ahead(request.reads_at_once(), begin, |disk| {
             disk.queue(request.ranges_on_disk());
             let mut requests = VecDeque::from([request]);
@@ -140,7 +149,7 @@ impl Service {
             self.read_again(request, &mut begun);
         }
         let begin = |(range, begun): (_, Option<Begun>)| {
-            begun.unwrap_or_else(|| begin_read(&*self.host, range))
+            begun.unwrap_or_else(|| self.context.begin_read(range))
         };
         request.with_rest(request.ranges.iter().zip(begun).map(begin))
     }
@@ -149,7 +158,7 @@ impl Service {
     fn read_again(&self, request: &ReadRequest, begun: &mut [Option<Begun>]) {
         let is_busy = |at: &usize| matches!(begun[*at], Some(Err(ErrorCode::ObjectReplicaBusy)));
         let busy: Vec<usize> = request.on_disk.iter().copied().filter(is_busy).collect();
-        let again = with_waiting_helpers(&busy, |&at| begin_read(&*self.host, &request.ranges[at]));
+        let again = with_waiting_helpers(&busy, |&at| self.context.begin_read(&request.ranges[at]));
         busy.into_iter().zip(again).for_each(|(at, again)| begun[at] = Some(again));
     }
 }

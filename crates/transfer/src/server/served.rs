@@ -10,6 +10,7 @@ pub struct Served {
     local_socket: Count,
     pinned: Count,
     received: [Count; Arrival::ALL.len()],
+    unsealed: AtomicU64,
 }
 
 /// How bytes came to a segment of a data server.
@@ -70,6 +71,16 @@ impl Served {
     #[must_use]
     pub fn received(&self) -> [ServedWay; 4] {
         Arrival::ALL.map(|arrival| self.received[arrival as usize].of_way(arrival.name()))
+    }
+
+    /// How many ranges peers asked for that the master has not given to them.
+    #[must_use]
+    pub fn unsealed(&self) -> u64 {
+        self.unsealed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn on_unsealed(&self) {
+        self.unsealed.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn on_sent(&self, origin: Origin, ranges: u64, bytes: u64) {

@@ -6,7 +6,7 @@ use mooncake_tls::Tls;
 use mooncake_types::BusyWait;
 
 use super::served::Served;
-use crate::FarLender;
+use crate::{FarLender, SealKeys};
 
 /// How a [`DataServer`](crate::DataServer) behaves.
 #[derive(Clone, Debug)]
@@ -27,6 +27,8 @@ pub struct ServerConfig {
     pub far: Option<Arc<FarLender>>,
     /// The certificates of this process, if connections between hosts are encrypted.
     pub tls: Option<Tls>,
+    /// The keys of the master's seals. With them, peers get and change only what the master has given to them.
+    pub seals: Option<Arc<SealKeys>>,
     /// Where the server counts what it sends and receives.
     pub served: Arc<Served>,
 }
@@ -42,6 +44,7 @@ impl Default for ServerConfig {
             local_socket: true,
             far: None,
             tls: None,
+            seals: None,
             served: Arc::default(),
         }
     }

@@ -31,12 +31,16 @@ impl Service {
         let body = Bytes::copy_from_slice(self.body(header));
         let message = decode_write(body).map_err(|error| End::body(id, &error))?;
         let ranges = message.ranges().map_err(|error| End::body(id, &error))?;
+        let context = Arc::clone(&self.context);
+        let gate = context.gate(header.kind);
         let mut results = Vec::with_capacity(ranges.len());
         for range in &ranges {
-            let result = if range.len <= SMALL_BYTES {
-                self.write_small(message.epoch(), range)?
-            } else {
-                self.write_large(id, message.epoch(), range)?
+            let result = match gate.check_write(message.epoch(), range) {
+                Err(code) => {
+                    self.skip_refused(id, range.len.saturating_add(sums_len(range.len)), code)?
+                }
+                Ok(()) if range.len <= SMALL_BYTES => self.write_small(message.epoch(), range)?,
+                Ok(()) => self.write_large(id, message.epoch(), range)?,
             };
             results.push(result);
         }

@@ -1,15 +1,15 @@
 //! The contract of every transport, checked on each of them.
 
-use std::io::Write;
 use std::sync::Arc;
 
 use mooncake_memory::{Buffer, RawSlice, SliceList};
+use mooncake_testing::greet;
 use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES};
-use mooncake_types::{Epoch, ErrorCode, RangeDrop, SegmentId};
-use mooncake_wire::{decode_welcome, encode_hello};
+use mooncake_types::{Epoch, ErrorCode, RangeDrop, Seal, SegmentId};
+use mooncake_wire::decode_welcome;
 
 use super::far::Net;
-use super::raw_peer::{connect, hello, read_frame};
+use super::raw_peer::{connect, hello};
 use super::rig::{
     EPOCH, Node, Object, all_ok, by, read_all, scatter, tcp, tcp_config, version, wait_until,
     write_all,
@@ -96,6 +96,7 @@ fn what_was_dropped_is_stale_and_what_lies_beside_it_stays() {
                 version,
                 grant: version,
             },
+            seal: Seal::NONE,
         };
         let another = dropped(&objects[1], objects[0].version);
         let first = dropped(&objects[0], objects[0].version);
@@ -111,7 +112,7 @@ fn more_drops_than_fit_a_frame_are_answered_one_by_one() {
     let node = Node::start(1, MIB);
     let version = Object::at(&node, 0, 1, 1).version;
     let range = RangeDrop { segment: node.segment, offset: 0, version, grant: version };
-    let op = NodeDrop { endpoint: Arc::clone(&node.endpoint), range };
+    let op = NodeDrop { endpoint: Arc::clone(&node.endpoint), range, seal: Seal::NONE };
     let count = 2 * MAX_FRAME_RANGES + 1;
     assert_eq!(tcp().drop_where(&vec![op; count], |_| true), all_ok(count));
 }
@@ -126,7 +127,7 @@ fn where_nobody_listens_nothing_is_dropped_and_nothing_read() {
         version: object.version,
         grant: object.version,
     };
-    let op = NodeDrop { endpoint: Arc::clone(&node.endpoint), range };
+    let op = NodeDrop { endpoint: Arc::clone(&node.endpoint), range, seal: Seal::NONE };
     drop(node);
     let endpoint = Arc::clone(&object.endpoint);
     let deserted = || Err(TransferError::Deserted { endpoint: Arc::clone(&endpoint) });
@@ -140,7 +141,7 @@ fn a_node_does_not_confirm_drops_in_segments_that_are_not_its_own() {
     let object = Object::at(&node, 0, 100, 1);
     let segment = SegmentId(node.segment.0 + 1);
     let range = RangeDrop { segment, offset: 0, version: object.version, grant: object.version };
-    let op = NodeDrop { endpoint: Arc::clone(&node.endpoint), range };
+    let op = NodeDrop { endpoint: Arc::clone(&node.endpoint), range, seal: Seal::NONE };
     let refused = Err(TransferError::Refused(ErrorCode::SegmentNotFound));
     assert_eq!(tcp().drop_where(&[op], |_| true), [refused]);
 }
@@ -382,10 +383,7 @@ fn a_client_is_told_the_highest_epoch_that_the_node_has_seen() {
     let node = Node::start(1, MIB);
     let told = || {
         let mut stream = connect(&node.endpoint);
-        let mut frame = Vec::new();
-        encode_hello(&mut frame, 1, &hello());
-        stream.write_all(&frame).unwrap();
-        decode_welcome(&read_frame(&mut stream).unwrap().1).unwrap().epoch
+        decode_welcome(&greet(&mut stream, &hello()).unwrap().1).unwrap().epoch
     };
     assert_eq!(told(), Epoch(0));
     assert_eq!(write_all(&tcp(), &[Object::at(&node, 0, 100, 1)]), all_ok(1));

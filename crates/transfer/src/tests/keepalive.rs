@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_types::{ErrorCode, NodeDrop, RangeDrop};
+use mooncake_types::{ErrorCode, NodeDrop, RangeDrop, Seal};
 use mooncake_wire::keepalive;
 
 use super::peers_that_fail::good_reply;
@@ -77,7 +77,7 @@ fn a_disk_that_takes_two_seconds_to_drop_an_entry_is_waited_for() {
     let (node, objects) = slow_node(&[100]);
     let Object { segment, offset, version, .. } = objects[0];
     let range = RangeDrop { segment, offset, version, grant: version };
-    let op = NodeDrop { endpoint: Arc::clone(&node.endpoint), range };
+    let op = NodeDrop { endpoint: Arc::clone(&node.endpoint), range, seal: Seal::NONE };
     node.host.delay_drops(SLOW);
     let transport = transport();
     let late = TransferError::TimedOut { endpoint: Arc::clone(&node.endpoint) };

@@ -1,29 +1,18 @@
 //! Peers made of plain sockets, which can send what no proper peer would.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+pub(super) use mooncake_testing::read_frame;
+use mooncake_testing::{admit, greet};
 use mooncake_types::{ClientId, Epoch, SegmentId};
-use mooncake_wire::{
-    HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Refusal, Role, Welcome, decode_refusal,
-    encode_hello, encode_welcome,
-};
+use mooncake_wire::{Hello, Kind, PROTOCOL_VERSION, Refusal, Role, Welcome, decode_refusal};
 
 use super::rig::{CLUSTER, Object, TOKEN, version};
 use crate::local_socket;
-
-/// Reads one frame's header and body.
-pub(super) fn read_frame(stream: &mut TcpStream) -> io::Result<(Header, Vec<u8>)> {
-    let mut head = [0; HEADER_LEN];
-    stream.read_exact(&mut head)?;
-    let header = Header::decode(&head).map_err(io::Error::other)?;
-    let mut body = vec![0; header.body_len as usize];
-    stream.read_exact(&mut body)?;
-    Ok((header, body))
-}
 
 /// A server that admits every peer, and then follows its script.
 pub(super) struct FakeNode {
@@ -37,18 +26,7 @@ impl FakeNode {
         script: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
         Self::without_handshake(move |mut stream| {
-            let (hello, _) = read_frame(&mut stream)?;
-            let welcome = Welcome {
-                protocol_version: PROTOCOL_VERSION,
-                epoch: Epoch(0),
-                software_version: String::new(),
-                local_socket: None,
-                shared_directory: None,
-                transports: Vec::new(),
-            };
-            let mut frame = Vec::new();
-            encode_welcome(&mut frame, hello.request_id, &welcome);
-            stream.write_all(&frame)?;
+            admit(&mut stream, (CLUSTER, TOKEN), &Welcome::new(Epoch(0)))?;
             script(stream)
         })
     }
@@ -108,10 +86,7 @@ pub(super) fn connect_nearby(endpoint: &str) -> TcpStream {
 /// A client that was admitted.
 pub(super) fn connect_and_greet(endpoint: &str) -> TcpStream {
     let mut stream = connect(endpoint);
-    let mut frame = Vec::new();
-    encode_hello(&mut frame, 1, &hello());
-    stream.write_all(&frame).unwrap();
-    assert_eq!(read_frame(&mut stream).unwrap().0.kind, Kind::Welcome);
+    assert_eq!(greet(&mut stream, &hello()).unwrap().0.kind, Kind::Welcome);
     stream
 }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mooncake_memory::{Buffer, SliceList};
-use mooncake_types::{Epoch, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{Epoch, RangeRead, RangeWrite, Seal, SegmentId, Version};
 
 use crate::testing::{MemoryHost, first_mismatch, pattern};
 use crate::{
@@ -111,6 +111,7 @@ impl Object {
             object_len: self.len,
             object_offset: 0,
             attributes: &[],
+            seal: Seal::NONE,
         };
         WriteOp { endpoint: Arc::clone(&self.endpoint), range, src }
     }
@@ -124,8 +125,15 @@ impl Object {
 
     pub(super) fn read_op<'m>(&self, from: u64, dst: SliceList<'m>) -> ReadOp<'m> {
         let (segment, offset, version) = (self.segment, self.offset, self.version);
-        let range =
-            RangeRead { segment, offset, version, object_offset: 0, from, len: dst.total_len() };
+        let range = RangeRead {
+            segment,
+            offset,
+            version,
+            object_offset: 0,
+            from,
+            len: dst.total_len(),
+            seal: Seal::NONE,
+        };
         ReadOp { endpoint: Arc::clone(&self.endpoint), range, dst }
     }
 }

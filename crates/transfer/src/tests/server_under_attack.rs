@@ -5,11 +5,12 @@ use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use mooncake_memory::crc32c;
+use mooncake_testing::greet;
 use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES};
-use mooncake_types::{ErrorCode, Follow};
+use mooncake_types::{ErrorCode, Follow, Seal};
 use mooncake_wire::{
-    Header, Hello, Kind, decode_follow_reply, decode_results, encode_follow, encode_hello,
-    encode_read, encode_write,
+    Header, Hello, Kind, decode_follow_reply, decode_refusal, decode_results, encode_follow,
+    encode_hello, encode_read, encode_write,
 };
 
 use super::raw_peer::{connect, connect_and_greet, hello, read_frame, read_refusal};
@@ -44,7 +45,7 @@ fn header(kind: Kind, body_len: u32) -> Vec<u8> {
 
 #[test]
 fn a_bad_first_frame_is_refused_and_says_why() {
-    let cases: [(&str, Vec<u8>, ErrorCode, &str); 8] = [
+    let cases: [(&str, Vec<u8>, ErrorCode, &str); 7] = [
         (
             "http",
             b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
@@ -72,12 +73,6 @@ fn a_bad_first_frame_is_refused_and_says_why() {
             ErrorCode::InvalidVersion,
             "99",
         ),
-        (
-            "token",
-            frame_of(&Hello { auth_token: "guess".into(), ..hello() }),
-            ErrorCode::IllegalClient,
-            "token",
-        ),
     ];
     for (what, bytes, code, words) in cases {
         attack(what, |node| {
@@ -91,12 +86,31 @@ fn a_bad_first_frame_is_refused_and_says_why() {
 }
 
 #[test]
+fn a_peer_that_does_not_prove_that_it_knows_the_token_is_refused() {
+    attack("token", |node| {
+        let mut stream = connect(&node.endpoint);
+        let guess = Hello { auth_token: "guess".into(), ..hello() };
+        let (answer, body) = greet(&mut stream, &guess).unwrap();
+        assert_eq!(answer.kind, Kind::Refusal);
+        assert_eq!(decode_refusal(&body).unwrap().code, ErrorCode::IllegalClient);
+        // Nothing is served before the proof.
+        let mut stream = connect(&node.endpoint);
+        stream.write_all(&frame_of(&hello())).unwrap();
+        assert_eq!(read_frame(&mut stream).unwrap().0.kind, Kind::Challenge);
+        stream.write_all(&header(Kind::Read, 0)).unwrap();
+        let refusal = read_refusal(&mut stream);
+        assert!(refusal.message.contains("answered by Proof, not by Read"), "{refusal}");
+    });
+}
+
+#[test]
 fn a_host_that_tells_nobody_what_it_holds_says_so_and_goes_on() {
     attack("follow", |node| {
         let mut stream = connect_and_greet(&node.endpoint);
         for _ in 0..2 {
             let mut frame = Vec::new();
-            let follow = Follow { segment: node.segment, since: None, from: None };
+            let follow =
+                Follow { segment: node.segment, since: None, from: None, seal: Seal::NONE };
             encode_follow(&mut frame, 3, &follow);
             stream.write_all(&frame).unwrap();
             let (header, body) = read_frame(&mut stream).unwrap();

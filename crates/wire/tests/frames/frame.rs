@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use mooncake_types::{
     DummyReply, DummyRequest, Epoch, ErrorCode, Follow, FollowPage, RangeDrop, RangeRead,
-    RangeWrite, Reply, Request, SegmentId,
+    RangeWrite, Reply, Request, Seal, SegmentId,
 };
 use mooncake_wire as wire;
 use mooncake_wire::{DecodeError, HEADER_LEN, Header, Hello, Kind, Refusal, Shared, Welcome};
@@ -11,12 +11,14 @@ use mooncake_wire::{DecodeError, HEADER_LEN, Header, Hello, Kind, Refusal, Share
 pub(crate) enum Frame<'a> {
     Hello(Hello),
     Welcome(Welcome),
+    Challenge(wire::Nonce),
+    Proof(wire::Proof),
     Refusal(Refusal),
     Request(Request<'a>),
     Reply(Reply),
     Read(Vec<RangeRead>),
     Write(Epoch, Vec<RangeWrite<'a>>),
-    Drop(Vec<RangeDrop>),
+    Drop(Vec<(RangeDrop, Seal)>),
     Follow(Follow),
     FollowReply(Result<(SegmentId, FollowPage<'a>), ErrorCode>),
     Share(SegmentId),
@@ -44,6 +46,8 @@ impl Frame<'_> {
         match self {
             Frame::Hello(hello) => wire::encode_hello(out, id, hello),
             Frame::Welcome(welcome) => wire::encode_welcome(out, id, welcome),
+            Frame::Challenge(nonce) => wire::encode_challenge(out, id, nonce),
+            Frame::Proof(proof) => wire::encode_proof(out, id, proof),
             Frame::Refusal(refusal) => wire::encode_refusal(out, id, refusal),
             Frame::Request(request) => wire::encode_request(out, id, request),
             Frame::Reply(reply) => wire::encode_reply(out, id, reply),
@@ -90,6 +94,8 @@ pub(crate) fn decode<T>(
     Ok(match kind {
         Kind::Hello => see(Frame::Hello(wire::decode_hello(body)?)),
         Kind::Welcome => see(Frame::Welcome(wire::decode_welcome(body)?)),
+        Kind::Challenge => see(Frame::Challenge(wire::decode_challenge(body)?)),
+        Kind::Proof => see(Frame::Proof(wire::decode_proof(body)?)),
         Kind::Refusal => see(Frame::Refusal(wire::decode_refusal(body)?)),
         Kind::Request => {
             let message = wire::decode_request(owned())?;

@@ -7,7 +7,8 @@ use mooncake_types::{
     ChangesPage, DrainReport, DummyFragments, DummyObject, DummyPut, DummyReply, DummyRequest,
     EntryState, Epoch, ErrorCode, FollowPage, Grant, InventoryEntry, InventoryPage, ListedSegment,
     Piece, PutItem, PutMode, PutStart, RangeDrop, RangeRead, RangeWrite, ReplicateConfig, Reply,
-    Request, SegmentAddress, SegmentId, SegmentPage, TaskOrder, TaskOrders, TaskReport, Version,
+    Request, Seal, SegmentAddress, SegmentId, SegmentPage, TaskOrder, TaskOrders, TaskReport,
+    Version,
 };
 use mooncake_wire::Kind;
 
@@ -19,8 +20,15 @@ fn a_batch_within_the_limits_fits_a_frame() {
     let key = &*"k".repeat(MAX_KEY_BYTES);
     let (most, segment) = (u64::MAX, SegmentId(u128::MAX));
     let version = Version { epoch: Epoch(most), counter: most };
-    let read =
-        RangeRead { segment, offset: most, version, object_offset: most, from: most, len: most };
+    let read = RangeRead {
+        segment,
+        offset: most,
+        version,
+        object_offset: most,
+        from: most,
+        len: most,
+        seal: Seal(most),
+    };
     let write = RangeWrite {
         segment,
         offset: most,
@@ -33,6 +41,7 @@ fn a_batch_within_the_limits_fits_a_frame() {
         object_len: most,
         object_offset: most,
         attributes: &[0xFF; MAX_ATTRIBUTES_BYTES],
+        seal: Seal(most),
     };
     let group = &*"g".repeat(MAX_GROUP_BYTES);
     let put = PutItem { group, session: group, ..PutItem::new(key, most) };
@@ -42,7 +51,12 @@ fn a_batch_within_the_limits_fits_a_frame() {
     let report = TaskReport { created_ms_ago: most, message, ..TaskReport::default() };
     let order = TaskOrder { key: key.into(), version, grant: version, ..TaskOrder::default() };
     let orders = vec![order; MAX_FETCHED_TASKS as usize];
-    let grant = Grant { version, placements: vec![], attributes: write.attributes.to_vec() };
+    let grant = Grant {
+        version,
+        placements: vec![],
+        attributes: write.attributes.to_vec(),
+        drop_seals: Vec::new(),
+    };
     let drop = RangeDrop { segment, offset: most, version, grant: version };
     let drops = vec![drop; MAX_FETCHED_DROPS as usize];
     let keys = vec![key; MAX_BATCH_KEYS];
@@ -63,7 +77,7 @@ fn a_batch_within_the_limits_fits_a_frame() {
         Frame::Results(Kind::ReadReply, results.clone()),
         Frame::Write(Epoch(most), vec![write; MAX_FRAME_RANGES]),
         Frame::Results(Kind::WriteReply, results.clone()),
-        Frame::Drop(vec![drop; MAX_FRAME_RANGES]),
+        Frame::Drop(vec![(drop, Seal(most)); MAX_FRAME_RANGES]),
         Frame::Results(Kind::DropReply, results.clone()),
         Frame::Expose(vec![read; MAX_FRAME_RANGES]),
         Frame::Pin(vec![read; MAX_FRAME_RANGES]),
@@ -154,7 +168,7 @@ fn full_list() -> SegmentPage {
         endpoint: name.into(),
         medium: mooncake_types::Medium::Memory,
     };
-    let listed = ListedSegment { address, len: u64::MAX };
+    let listed = ListedSegment { address, len: u64::MAX, seal: Seal(u64::MAX) };
     let segments = vec![listed; MAX_LISTED_SEGMENTS as usize];
     let put_obstacle = "m".repeat(MAX_TASK_MESSAGE_BYTES);
     SegmentPage { segments, next: Some(u32::MAX), put_obstacle }

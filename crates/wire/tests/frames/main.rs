@@ -12,6 +12,7 @@ mod refused_recovery;
 mod round_trip;
 mod sample;
 mod sample_dummy;
+mod sample_sealed;
 mod seed;
 mod strategy;
 mod strategy_dummy;

@@ -459,3 +459,27 @@ fn a_reply_that_fits_no_frame_is_a_refusal() {
     let frame = Frame::Reply(Reply::Scanned(page)).encode(5);
     assert_eq!(frame, Frame::Reply(Reply::Refused(ErrorCode::BufferOverflow)).encode(5));
 }
+
+#[test]
+fn seals_that_are_not_one_for_each_range() {
+    let two = [1, 2];
+    let at = || empty().bytes(1, ID).column64(2, &[0]).column64(3, &[1, 1]);
+    let read = at().column64(4, &[0]).column64(5, &[1]).column64(7, &two);
+    check(Kind::Read, read, length("seals", 1, 2));
+    check(Kind::Drop, at().column64(4, &[1, 1]).column64(5, &two), length("seals", 1, 2));
+    let write = empty().bytes(1, b"key").bytes(2, ID).column64(3, &[0]).column64(4, &[1]);
+    let write = write.column64(5, &[1, 1]).column64(6, &[1]).column64(7, &[0]).fixed64(8, 1);
+    assert_eq!(decode(Kind::Write, &write.0, |_| ()), Ok(()));
+    check(Kind::Write, write.column64(10, &two), length("seals", 1, 2));
+    let granted = |lists: Body, rest: Body| {
+        let mut granted = empty().message(1, lists);
+        granted.0.extend(rest.0);
+        empty().message(3, granted)
+    };
+    let handles = granted(lists(0, 0).column64(9, &two), empty());
+    check(Kind::Reply, handles, length("handle_seals", 1, 2));
+    let drops = granted(lists(0, 0), empty().column64(3, &two));
+    check(Kind::Reply, drops, length("drop_seals", 1, 2));
+    let mount = empty().message(2, empty().bytes(1, ID).bytes(10, &[0; 15]));
+    check(Kind::Request, mount, length("seal_key", 16, 15));
+}

@@ -5,16 +5,16 @@ use mooncake_types::{
     ListedSegment, Located, MountOutcome, MountSegment, Placement, Pong, Prefetch, PrefetchLimits,
     PutEnd, PutItem, PutMode, PutRevoke, PutStart, RangeDrop, RangeRead, RangeWrite, ReadCounts,
     ReadReport, ReadVolume, RemainingRange, Remains, ReplicateConfig, Reply, Request, Scan,
-    ScanAction, ScanPage, SegmentAddress, SegmentId, SegmentPage, SharedDirectory, SoftPin, TaskId,
-    TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
+    ScanAction, ScanPage, Seal, SegmentAddress, SegmentId, SegmentPage, SharedDirectory, SoftPin,
+    TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
 };
 use mooncake_wire::{
-    Begun, Hello, Kind, LocalSocket, PROTOCOL_VERSION, Refusal, RemoteSegment, Role, Shared,
+    Begun, Hello, Kind, LocalSocket, PROTOCOL_VERSION, Proof, Refusal, RemoteSegment, Role, Shared,
     TransportDescriptor, Welcome,
 };
 
 use crate::frame::Frame;
-use crate::sample_dummy;
+use crate::{sample_dummy, sample_sealed};
 
 const SEGMENT: SegmentId = SegmentId(0x0011_2233_4455_6677_8899_AABB_CCDD_EEFF);
 const OTHER: SegmentId = SegmentId(1);
@@ -65,6 +65,7 @@ pub(crate) fn all() -> Vec<(&'static str, Frame<'static>)> {
     frames.extend(data());
     frames.extend(following());
     frames.extend(sample_dummy::all());
+    frames.extend(sample_sealed::sealed());
     frames
 }
 
@@ -74,10 +75,9 @@ fn handshake() -> Vec<(&'static str, Frame<'static>)> {
         cluster_id: "mooncake_cluster".into(),
         role: Role::Node,
         client: ClientId(0xFFEE_DDCC_BBAA_9988_7766_5544_3322_1100),
-        auth_token: "secret".into(),
+        auth_token: "".into(),
     };
-    let plain =
-        Hello { role: Role::Client, cluster_id: "".into(), auth_token: "".into(), ..hello.clone() };
+    let plain = Hello { role: Role::Client, cluster_id: "".into(), ..hello.clone() };
     let welcome = Welcome {
         protocol_version: PROTOCOL_VERSION,
         epoch: Epoch(42),
@@ -85,7 +85,10 @@ fn handshake() -> Vec<(&'static str, Frame<'static>)> {
         local_socket: None,
         shared_directory: None,
         transports: vec![],
+        mac: None,
     };
+    let proved = Welcome { mac: Some([0xC3; 32]), ..welcome.clone() };
+    let proof = Proof { nonce: [7; 16], mac: [0x3C; 32] };
     let local_socket = LocalSocket {
         boot_id: "d3c4b5a6-0000-4000-8000-123456789abc".into(),
         network_namespace: 4_026_531_840,
@@ -109,7 +112,10 @@ fn handshake() -> Vec<(&'static str, Frame<'static>)> {
     let first = Welcome { epoch: Epoch(0), software_version: "".into(), ..welcome.clone() };
     vec![
         ("hello", Frame::Hello(hello)),
-        ("hello, no secrets", Frame::Hello(plain)),
+        ("hello, no cluster", Frame::Hello(plain)),
+        ("challenge", Frame::Challenge([9; 16])),
+        ("proof", Frame::Proof(proof)),
+        ("welcome, with a proof", Frame::Welcome(proved)),
         ("welcome", Frame::Welcome(welcome)),
         ("welcome, no epoch yet", Frame::Welcome(first)),
         ("welcome, with a local socket", Frame::Welcome(near)),
@@ -130,6 +136,7 @@ fn segments() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         run: 3,
         medium: mooncake_types::Medium::Memory,
         domains: &[],
+        seal_key: None,
     };
     let domains = vec!["rack=r7".to_owned(), "zone=east".to_owned()];
     let in_domains = MountSegment { domains: domains.leak(), ..mount };
@@ -328,7 +335,12 @@ fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
     let busy = Pong { has_tasks: true, ..pong };
     let holding = Pong { has_drops: true, ..pong };
     let unreached = Pong { is_unreached: true, ..pong };
-    let grant = Grant { version: version(), placements: placements(), attributes: Vec::new() };
+    let grant = Grant {
+        version: version(),
+        placements: placements(),
+        attributes: Vec::new(),
+        drop_seals: Vec::new(),
+    };
     let located = Located { version: version(), len: 1 << 20, placements: placements() };
     let page = ScanPage {
         next_cursor: Some(1 << 40),
@@ -403,7 +415,12 @@ fn places() -> impl Iterator<Item = (&'static str, Reply)> {
 
 /// Replies of recovery.
 fn recovery() -> impl Iterator<Item = (&'static str, Reply)> {
-    let noted = Grant { version: version(), placements: placements(), attributes: vec![3, 1, 4] };
+    let noted = Grant {
+        version: version(),
+        placements: placements(),
+        attributes: vec![3, 1, 4],
+        drop_seals: Vec::new(),
+    };
     [
         ("mounted", Reply::Mounted(MountOutcome::Ready)),
         ("mounted, wants inventory", Reply::Mounted(MountOutcome::WantsInventory)),
@@ -429,6 +446,7 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
         object_offset: 0,
         from: 4096,
         len: 65_536,
+        seal: Seal::NONE,
     };
     let write = RangeWrite {
         segment: SEGMENT,
@@ -442,6 +460,7 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
         object_len: 1 << 20,
         object_offset: 1 << 19,
         attributes: &[],
+        seal: Seal::NONE,
     };
     let results = || vec![Ok(()), Err(ErrorCode::ObjectNotFound), Err(ErrorCode::TransferFail)];
     let reads = vec![read, RangeRead { segment: OTHER, from: 0, ..read }];
@@ -465,7 +484,7 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
         ("write, with attributes", Frame::Write(Epoch(42), vec![write, noted])),
         ("write, nothing", Frame::Write(Epoch(0), vec![])),
         ("write reply", Frame::Results(Kind::WriteReply, results())),
-        ("drop", Frame::Drop(vec![drop_of(SEGMENT), drop_of(OTHER)])),
+        ("drop", Frame::Drop(vec![(drop_of(SEGMENT), Seal::NONE), (drop_of(OTHER), Seal::NONE)])),
         ("drop reply", Frame::Results(Kind::DropReply, results())),
         ("share", Frame::Share(SEGMENT)),
         ("share reply", Frame::ShareReply(Ok(shared))),
@@ -492,7 +511,7 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
 
 /// Requests and replies between a standby and the nodes that it follows.
 fn following() -> Vec<(&'static str, Frame<'static>)> {
-    let begin = Follow { segment: SEGMENT, since: None, from: None };
+    let begin = Follow { segment: SEGMENT, since: None, from: None, seal: Seal::NONE };
     let InventoryPage { entries, .. } = full_page();
     let changes = ChangesPage {
         segment: SEGMENT,
@@ -509,7 +528,7 @@ fn following() -> Vec<(&'static str, Frame<'static>)> {
     };
     let told = FollowPage { entries, gone: vec![1 << 40], cursor: 1, next: None, more: true };
     let listed = addresses().into_iter().zip([3 << 30, 1 << 46]);
-    let listed = listed.map(|(address, len)| ListedSegment { address, len });
+    let listed = listed.map(|(address, len)| ListedSegment { address, len, seal: Seal::NONE });
     let listed =
         SegmentPage { segments: listed.collect(), next: Some(2), put_obstacle: String::new() };
     let refused = Err(ErrorCode::InvalidVersion);
@@ -584,13 +603,25 @@ pub(crate) fn version() -> Version {
 }
 
 pub(crate) fn placements() -> Vec<Placement> {
-    let place = |replica, segment, offset| Placement { replica, segment, offset, len: 1 << 19 };
+    let place = |replica, segment, offset| Placement {
+        replica,
+        segment,
+        offset,
+        len: 1 << 19,
+        seal: Seal::NONE,
+    };
     vec![place(0, 0, 0), place(0, 1, 1 << 35), place(31, 1, u64::MAX)]
 }
 
 fn remains() -> Remains {
     let grant = Version { counter: u64::MAX, ..version() };
-    let range = |segment, offset| RemainingRange { segment, offset, version: version(), grant };
+    let range = |segment, offset| RemainingRange {
+        segment,
+        offset,
+        version: version(),
+        grant,
+        seal: Seal::NONE,
+    };
     let ranges = vec![range(1, 0), range(0, 1 << 35)];
     Remains { ranges, segments: addresses(), lease_ms: 4990 }
 }

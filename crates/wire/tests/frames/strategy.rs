@@ -7,11 +7,11 @@ use mooncake_types::{
     ChangesPage, ClientId, CreateTask, EntryState, Epoch, ErrorCode, ExistOptions, Follow,
     FollowPage, InventoryEntry, InventoryPage, Medium, MountSegment, PrefetchLimits, PutEnd,
     PutItem, PutMode, PutRevoke, PutStart, RangeDrop, RangeRead, RangeWrite, ReadCounts,
-    ReadReport, ReadVolume, ReplicateConfig, Request, Scan, ScanAction, SegmentId, SharedDirectory,
-    SoftPin, TaskId, TaskKind, Version,
+    ReadReport, ReadVolume, ReplicateConfig, Request, Scan, ScanAction, Seal, SealKey, SegmentId,
+    SharedDirectory, SoftPin, TaskId, TaskKind, Version,
 };
 use mooncake_wire::{
-    Begun, Hello, Kind, LocalSocket, PROTOCOL_VERSION, Refusal, RemoteSegment, Role, Shared,
+    Begun, Hello, Kind, LocalSocket, PROTOCOL_VERSION, Proof, Refusal, RemoteSegment, Role, Shared,
     TransportDescriptor, Welcome,
 };
 use proptest::collection::vec;
@@ -28,12 +28,14 @@ pub(crate) fn frame() -> impl Strategy<Value = Frame<'static>> {
         1 => hello().prop_map(Frame::Hello),
         1 => welcome().prop_map(Frame::Welcome),
         1 => refusal().prop_map(Frame::Refusal),
+        1 => any::<[u8; 16]>().prop_map(Frame::Challenge),
+        1 => any::<([u8; 16], [u8; 32])>().prop_map(|(nonce, mac)| Frame::Proof(Proof { nonce, mac })),
         10 => request().prop_map(Frame::Request),
         8 => reply().prop_map(Frame::Reply),
         2 => vec(range_read(), 0..6).prop_map(Frame::Read),
         7 => (results_kind(), vec(status(), 0..9)).prop_map(|(kind, it)| Frame::Results(kind, it)),
         2 => (epoch(), vec(range_write(), 0..6)).prop_map(|(epoch, ranges)| Frame::Write(epoch, ranges)),
-        1 => vec(range_drop(), 0..6).prop_map(Frame::Drop),
+        1 => vec((range_drop(), seal()), 0..6).prop_map(Frame::Drop),
         1 => follow().prop_map(Frame::Follow),
         2 => result((segment_id(), follow_page())).prop_map(Frame::FollowReply),
         1 => segment_id().prop_map(Frame::Share),
@@ -106,13 +108,13 @@ pub(crate) fn result<T: Clone + std::fmt::Debug + 'static>(
 }
 
 fn hello() -> impl Strategy<Value = Hello> {
-    (".{0,40}", select(&[Role::Client, Role::Node][..]), any::<u128>(), ".{0,40}").prop_map(
-        |(cluster_id, role, client, auth_token)| Hello {
+    (".{0,40}", select(&[Role::Client, Role::Node][..]), any::<u128>()).prop_map(
+        |(cluster_id, role, client)| Hello {
             protocol_version: PROTOCOL_VERSION,
             cluster_id,
             role,
             client: ClientId(client),
-            auth_token,
+            auth_token: String::new(),
         },
     )
 }
@@ -121,7 +123,8 @@ fn welcome() -> impl Strategy<Value = Welcome> {
     let (socket, directory) =
         (proptest::option::of(local_socket()), proptest::option::of(shared_directory()));
     let transports = vec(transport(), 0..3);
-    (any::<u32>(), epoch(), ".{0,20}", socket, directory, transports).prop_map(
+    let mac = option::of(any::<[u8; 32]>());
+    (any::<u32>(), epoch(), ".{0,20}", socket, directory, transports, mac).prop_map(
         |(
             protocol_version,
             epoch,
@@ -129,6 +132,7 @@ fn welcome() -> impl Strategy<Value = Welcome> {
             local_socket,
             shared_directory,
             transports,
+            mac,
         )| Welcome {
             protocol_version,
             epoch,
@@ -136,6 +140,7 @@ fn welcome() -> impl Strategy<Value = Welcome> {
             local_socket,
             shared_directory,
             transports,
+            mac,
         },
     )
 }
@@ -268,17 +273,21 @@ pub(crate) fn medium() -> impl Strategy<Value = Medium> {
 
 fn mount_segment() -> impl Strategy<Value = MountSegment<'static>> {
     let place = (text(), text(), vec(text(), 0..4));
-    (segment_id(), place, number(), epoch(), any::<bool>(), number(), medium()).prop_map(
-        |(id, (name, endpoint, domains), len, seen_epoch, is_empty, run, medium)| MountSegment {
-            id,
-            name,
-            endpoint,
-            len,
-            seen_epoch,
-            is_empty,
-            run,
-            medium,
-            domains: domains.into_iter().map(str::to_owned).collect::<Vec<_>>().leak(),
+    let lent = (any::<bool>(), number(), medium(), option::of(any::<[u8; 16]>()));
+    (segment_id(), place, number(), epoch(), lent).prop_map(
+        |(id, (name, endpoint, domains), len, seen_epoch, (is_empty, run, medium, key))| {
+            MountSegment {
+                id,
+                name,
+                endpoint,
+                len,
+                seen_epoch,
+                is_empty,
+                run,
+                medium,
+                domains: domains.into_iter().map(str::to_owned).collect::<Vec<_>>().leak(),
+                seal_key: key.map(SealKey),
+            }
         },
     )
 }
@@ -305,8 +314,8 @@ fn changes_page() -> impl Strategy<Value = ChangesPage<'static>> {
 }
 
 pub(crate) fn follow() -> impl Strategy<Value = Follow> {
-    (segment_id(), option::of(number()), option::of(number()))
-        .prop_map(|(segment, since, from)| Follow { segment, since, from })
+    (segment_id(), option::of(number()), option::of(number()), seal())
+        .prop_map(|(segment, since, from, seal)| Follow { segment, since, from, seal })
 }
 
 fn follow_page() -> impl Strategy<Value = FollowPage<'static>> {
@@ -414,16 +423,21 @@ pub(crate) fn range_drop() -> impl Strategy<Value = RangeDrop> {
     (segment_id(), number(), version(), version()).prop_map(range)
 }
 
+pub(crate) fn seal() -> impl Strategy<Value = Seal> {
+    prop_oneof![Just(Seal::NONE), any::<u64>().prop_map(Seal)]
+}
+
 pub(crate) fn range_read() -> impl Strategy<Value = RangeRead> {
     let object_offset = prop_oneof![Just(0), number()];
-    (segment_id(), number(), version(), object_offset, number(), number()).prop_map(
-        |(segment, offset, version, object_offset, from, len)| RangeRead {
+    (segment_id(), number(), version(), object_offset, number(), number(), seal()).prop_map(
+        |(segment, offset, version, object_offset, from, len, seal)| RangeRead {
             segment,
             offset,
             version,
             object_offset,
             from,
             len,
+            seal,
         },
     )
 }
@@ -443,6 +457,7 @@ pub(crate) fn range_write() -> impl Strategy<Value = RangeWrite<'static>> {
                 object_len,
                 object_offset,
                 attributes: &[],
+                seal: Seal::NONE,
             }
         })
         .boxed();
@@ -450,7 +465,8 @@ pub(crate) fn range_write() -> impl Strategy<Value = RangeWrite<'static>> {
         .prop_map(|(range, entry_len, from, grant)| RangeWrite { entry_len, from, grant, ..range });
     let noted = (whole.clone(), attributes())
         .prop_map(|(range, attributes)| RangeWrite { attributes, ..range });
-    prop_oneof![3 => whole, 1 => part, 1 => noted]
+    let sealed = (whole.clone(), seal()).prop_map(|(range, seal)| RangeWrite { seal, ..range });
+    prop_oneof![3 => whole, 1 => part, 1 => noted, 1 => sealed]
 }
 
 pub(crate) fn exist_options() -> impl Strategy<Value = ExistOptions> {

@@ -3,7 +3,7 @@
 use mooncake_types::limits::MAX_REPLICAS;
 use mooncake_types::{
     ClientId, DrainId, DrainReport, DrainStatus, ErrorCode, Grant, ListedSegment, Located,
-    MountOutcome, Placement, Pong, Prefetch, RemainingRange, Remains, Reply, ScanPage,
+    MountOutcome, Placement, Pong, Prefetch, RemainingRange, Remains, Reply, ScanPage, Seal,
     SegmentAddress, SegmentPage, TaskOrder, TaskOrders, TaskReport, TaskStatus,
 };
 use proptest::collection::vec;
@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::strategy::{
-    epoch, error, medium, number, range_drop, result, segment_id, shared_text, status, task_id,
-    task_kind, text, version,
+    epoch, error, medium, number, range_drop, result, seal, segment_id, shared_text, status,
+    task_id, task_kind, text, version,
 };
 
 pub(crate) fn reply() -> impl Strategy<Value = Reply> {
@@ -123,8 +123,13 @@ fn remaining_ranges(
     placements: BoxedStrategy<Vec<Placement>>,
 ) -> impl Strategy<Value = Vec<RemainingRange>> {
     (placements, version(), version()).prop_map(|(placements, version, grant)| {
-        let range =
-            |Placement { segment, offset, .. }| RemainingRange { segment, offset, version, grant };
+        let range = |Placement { segment, offset, seal, .. }| RemainingRange {
+            segment,
+            offset,
+            version,
+            grant,
+            seal,
+        };
         placements.into_iter().map(range).collect()
     })
 }
@@ -190,7 +195,11 @@ fn address() -> impl Strategy<Value = SegmentAddress> {
 }
 
 fn segment_page() -> impl Strategy<Value = SegmentPage> {
-    let listed = (address(), number()).prop_map(|(address, len)| ListedSegment { address, len });
+    let listed = (address(), number(), seal()).prop_map(|(address, len, seal)| ListedSegment {
+        address,
+        len,
+        seal,
+    });
     (vec(listed, 0..4), option::of(any::<u32>()), text()).prop_map(
         |(segments, next, put_obstacle)| SegmentPage {
             segments,
@@ -207,19 +216,23 @@ pub(crate) fn with_segments<T: std::fmt::Debug, S: Strategy<Value = T>>(
     vec(address(), 0..4).prop_flat_map(move |segments| {
         let most = if segments.is_empty() { 0 } else { 5 };
         let placement =
-            (0..MAX_REPLICAS, 0..segments.len().max(1) as u32, number(), number()).prop_map(
-                |(replica, segment, offset, len)| Placement { replica, segment, offset, len },
-            );
+            (0..MAX_REPLICAS, 0..segments.len().max(1) as u32, number(), number(), seal())
+                .prop_map(|(replica, segment, offset, len, seal)| Placement {
+                    replica,
+                    segment,
+                    offset,
+                    len,
+                    seal,
+                });
         (make(vec(placement, 0..=most).boxed()), Just(segments))
     })
 }
 
 fn grant(placements: BoxedStrategy<Vec<Placement>>) -> impl Strategy<Value = Grant> {
     let attributes = prop_oneof![Just(Vec::new()), vec(any::<u8>(), 0..4)];
-    (version(), placements, attributes).prop_map(|(version, placements, attributes)| Grant {
-        version,
-        placements,
-        attributes,
+    (version(), placements, attributes).prop_map(|(version, placements, attributes)| {
+        let drop_seals = placements.iter().map(|place| Seal(place.offset | 1)).collect();
+        Grant { version, placements, attributes, drop_seals }
     })
 }
 

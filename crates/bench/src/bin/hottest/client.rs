@@ -6,8 +6,8 @@ use std::sync::Arc;
 use mooncake_node::Ledger;
 use mooncake_ops::{ExistOp, GetItem, GetOp, Op, Step};
 use mooncake_types::{
-    Chance, Epoch, Located, Placement, RangeRead, RangeWrite, Reply, SegmentAddress, SegmentId,
-    Tick, Version,
+    Chance, Epoch, Located, Placement, RangeRead, RangeWrite, Reply, Seal, SegmentAddress,
+    SegmentId, Tick, Version,
 };
 
 use crate::Row;
@@ -72,7 +72,8 @@ fn get(rounds: usize) {
     let items: Vec<_> = keys[0].iter().map(|key| GetItem::whole(key, Some(OBJECT_BYTES))).collect();
     let located = |at: usize| {
         let offset = at as u64 * OBJECT_BYTES;
-        let placement = Placement { replica: 0, segment: 0, offset, len: OBJECT_BYTES };
+        let placement =
+            Placement { replica: 0, segment: 0, offset, len: OBJECT_BYTES, seal: Seal::NONE };
         Ok(Located { version: version(at), len: OBJECT_BYTES, placements: vec![placement] })
     };
     let name: Arc<str> = "10.0.0.1:12345".into();
@@ -109,6 +110,7 @@ fn write(at: usize, generation: usize, key: &str) -> RangeWrite<'_> {
         object_len: OBJECT_BYTES,
         object_offset: 0,
         attributes: &[],
+        seal: Seal::NONE,
     }
 }
 
@@ -153,6 +155,7 @@ fn ledger_read(rounds: usize) {
                 object_offset: 0,
                 from: 0,
                 len: OBJECT_BYTES,
+                seal: Seal::NONE,
             };
             let held = ledger.read(black_box(&read)).expect("it was written");
             assert!(ledger.still_holds(offset, version, held.grant), "nobody wrote meanwhile");

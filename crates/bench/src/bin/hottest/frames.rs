@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mooncake_types::{
-    Epoch, Located, Placement, PutItem, PutStart, RangeRead, RangeWrite, Reply, Request,
+    Epoch, Located, Placement, PutItem, PutStart, RangeRead, RangeWrite, Reply, Request, Seal,
     SegmentAddress, SegmentId, Version,
 };
 use mooncake_wire::{
@@ -54,8 +54,13 @@ fn put_start(keys: &[String]) -> Request<'_> {
 fn located() -> Reply {
     let at = |at: usize| {
         let offset = at as u64 * OBJECT_BYTES;
-        let placement =
-            Placement { replica: 0, segment: (at % 16) as u32, offset, len: OBJECT_BYTES };
+        let placement = Placement {
+            replica: 0,
+            segment: (at % 16) as u32,
+            offset,
+            len: OBJECT_BYTES,
+            seal: Seal::NONE,
+        };
         Ok(Located { version: version(at), len: OBJECT_BYTES, placements: vec![placement] })
     };
     let segments = (0..16).map(segment).collect();
@@ -114,6 +119,7 @@ fn read_frames(rounds: usize) {
         object_offset: 0,
         from: 0,
         len: OBJECT_BYTES,
+        seal: Seal::NONE,
     };
     let reads: Vec<_> = (0..BATCH).map(read).collect();
     for _ in 0..rounds {
@@ -136,6 +142,7 @@ fn write_frames(rounds: usize) {
         object_len: OBJECT_BYTES,
         object_offset: 0,
         attributes: &[],
+        seal: Seal::NONE,
     };
     let writes: Vec<_> = borrowed(&keys[0]).into_iter().enumerate().map(write).collect();
     for _ in 0..rounds {

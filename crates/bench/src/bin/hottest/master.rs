@@ -65,6 +65,7 @@ fn pool(batches: usize) -> Meta {
             run: 1,
             medium: mooncake_types::Medium::Memory,
             domains: &[],
+            seal_key: None,
         };
         meta.handle(Tick(0), CLIENT, &Request::MountSegment(mount));
     }

@@ -63,6 +63,7 @@ fn run(arguments: &Arguments) -> Result<Figures, LoadError> {
         run: 1,
         medium: mooncake_types::Medium::Memory,
         domains: &[],
+        seal_key: None,
     };
     match control.call(&Request::MountSegment(mount))? {
         Reply::Mounted(MountOutcome::Ready) => {}

@@ -32,6 +32,7 @@ impl Opening {
             membership: Membership::new(self.masters.count(), Chance::new(self.chance.bits())),
             dialer: self.dialer(self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT)),
             host: Arc::clone(host),
+            seals: self.seals.clone(),
             metrics: Arc::clone(metrics),
             routes: Arc::clone(routes),
             clock: self.clock,

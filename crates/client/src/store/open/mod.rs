@@ -76,6 +76,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
         upkeep,
         clock: opening.clock,
         mounts,
+        seals: opening.seals.clone(),
         pool: opening.pool(opening.config.rpc_timeout, &host, &metrics),
         metrics,
         http,

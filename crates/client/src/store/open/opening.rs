@@ -8,8 +8,8 @@ use mooncake_node::Host;
 use mooncake_ops::{CacheLimits, RouteCache};
 use mooncake_tls::Tls;
 use mooncake_transfer::{
-    FabricDevice, FabricError, FarLender, HotCache, LocalTransport, NO_NIC, Paths, SegmentHost,
-    ServerConfig, TcpConfig, Way,
+    FabricDevice, FabricError, FarLender, HotCache, LocalTransport, NO_NIC, Paths, SealKeys,
+    SegmentHost, ServerConfig, TcpConfig, Way,
 };
 use mooncake_types::{Chance, ClientId, Medium};
 use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
@@ -59,6 +59,8 @@ pub(super) struct Opening {
     pub(super) tls: Option<Tls>,
     /// Tokens of peers that may do less than others.
     roles: Option<Roles>,
+    /// The keys of the master's seals, in a pool with secrets.
+    pub(super) seals: Option<Arc<SealKeys>>,
 }
 
 /// Whether a store is still wanted while it is being opened.
@@ -67,10 +69,13 @@ pub(in crate::store) type Wanted = Box<dyn Fn() -> bool>;
 impl Opening {
     pub(super) fn new(config: StoreConfig, is_wanted: Wanted) -> Result<Self, OpenError> {
         let masters = Arc::new(masters(&config)?);
+        let tls = open_tls(&config)?;
+        let has_secret = !config.auth_token.is_empty() || tls.is_some();
         let drawn = ClientId(random()?);
         Ok(Self {
             fabric: open_fabric(&config)?,
-            tls: open_tls(&config)?,
+            tls,
+            seals: has_secret.then(Arc::default),
             roles: config.roles_file.as_deref().map(Roles::open).transpose()?,
             masters,
             client: drawn,
@@ -144,6 +149,7 @@ impl Opening {
             max_connections: MAX_SERVED_CONNECTIONS,
             busy_poll: self.config.busy_poll,
             local_socket: !self.config.transports.near().is_empty(),
+            seals: self.seals.clone(),
             served: Arc::clone(&metrics.served),
         }
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mooncake_types::{Epoch, RangeWrite, SegmentId, Version, limits};
+use mooncake_types::{Epoch, RangeWrite, Seal, SegmentId, Version, limits};
 
 use super::super::inherited::{KeptChecksums, digest};
 use crate::ledger::Entry;
@@ -100,6 +100,7 @@ pub(super) fn read(mut bytes: &[u8]) -> Option<KeptEntry<'_>> {
         object_len,
         object_offset,
         attributes,
+        seal: Seal::NONE,
     };
     let checksums = (kept == KeptChecksums::Chunks).then(|| Arc::from(checksums));
     is_one.then_some(KeptEntry { range, checksums, kept })
@@ -128,6 +129,7 @@ mod tests {
             object_len: 3000,
             object_offset: 1000,
             attributes: &[1, 2, 3],
+            seal: Seal::NONE,
         };
         let mut whole = Vec::new();
         write(&mut whole, range.offset, &Entry::restored(&range, Some(Arc::from([7]))));

@@ -15,7 +15,9 @@ use mooncake_memory::Region;
 use mooncake_node::Host;
 use mooncake_tier::testing::DiskDouble;
 use mooncake_transfer::{Interrupt, SegmentHost};
-use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
+use mooncake_types::{
+    Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Seal, SegmentId, Version,
+};
 
 use crate::shells::disk;
 
@@ -60,12 +62,13 @@ impl Piece {
             object_len: OBJECT_LEN,
             object_offset: self.object_offset,
             attributes: &[1, 2, 3],
+            seal: Seal::NONE,
         }
     }
 
     fn read(&self, segment: SegmentId, from: u64, len: u64) -> RangeRead {
         let Self { offset, version, object_offset, .. } = *self;
-        RangeRead { segment, offset, version, object_offset, from, len }
+        RangeRead { segment, offset, version, object_offset, from, len, seal: Seal::NONE }
     }
 
     fn drop_by(&self, segment: SegmentId, grant: Version) -> RangeDrop {

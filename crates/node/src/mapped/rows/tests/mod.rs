@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use mooncake_memory::WordMemory;
-use mooncake_types::{Chance, Epoch, RangeWrite, SegmentId, Version};
+use mooncake_types::{Chance, Epoch, RangeWrite, Seal, SegmentId, Version};
 
 use super::{EntryRows, row};
 use crate::ledger::{Entry, Ledger};
@@ -326,6 +326,7 @@ fn grants_of_before_are_refused_after_a_restart() {
         object_len: 4,
         object_offset: 0,
         attributes: &[],
+        seal: Seal::NONE,
     };
     assert!(process.take(&range), "nothing is there");
     let mut moment = made();
@@ -353,6 +354,7 @@ fn rows_that_nobody_wrote_are_none() {
             object_len: 9,
             object_offset: 2,
             attributes: b"attributes",
+            seal: Seal::NONE,
         },
         Some([7].into()),
     );

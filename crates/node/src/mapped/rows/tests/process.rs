@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
 
-use mooncake_types::{Chance, RangeDrop, RangeWrite, SegmentId};
+use mooncake_types::{Chance, RangeDrop, RangeWrite, Seal, SegmentId};
 
 use super::{Broken, Change, EPOCH_COUNTERS, LEN, Moment, Recorded, Step, version};
 use crate::ledger::{Clearance, Entry, EntryState};
@@ -97,6 +97,7 @@ impl Process {
             object_len: entry_len + 7,
             object_offset,
             attributes,
+            seal: Seal::NONE,
         });
     }
 
