@@ -125,7 +125,7 @@ impl Rpc {
         let (mut header, mut body) = read_frame(&mut stream).expect("the master answers a HELLO");
         if header.kind == Kind::Challenge {
             assert_eq!(header.request_id, 7);
-            let answer = on_answer(hello, (header.kind, body.into()));
+            let answer = on_answer(hello, (header.kind, body));
             let asked = match answer {
                 Ok(Answered::Asked(asked)) => asked,
                 Err(Fault::Refused(refusal)) => return Err((refusal.code, refusal.message)),
