@@ -13,4 +13,5 @@ mod pool;
 mod protect;
 mod shells;
 mod terminal;
+mod top;
 mod wrong_addresses;

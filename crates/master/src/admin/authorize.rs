@@ -1,4 +1,5 @@
-//! Requests that change something need a token of the pool, if it has one. If its tokens have roles, most others do, too.
+//! Requests that change something, and the data of the page, need a token of the pool, if it has one. If its tokens have
+//! roles, most others do, too.
 
 use std::sync::Arc;
 
@@ -21,14 +22,26 @@ pub(crate) struct Guard {
     roles: Option<Roles>,
 }
 
+/// What a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Needed {
+    pub(super) right: Rights,
+    /// Whether it needs a token of a pool without roles, too.
+    pub(super) always: bool,
+}
+
+/// What the sender of a request may do: everything, if it needs no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Granted(pub(super) Rights);
+
 impl Guard {
     pub(crate) fn of(config: &Config) -> Self {
         Self { auth_token: config.auth_token.as_str().into(), roles: config.roles.clone() }
     }
 
-    /// Whether a request that needs this right needs a token.
-    fn asks_for(&self, needed: Rights) -> bool {
-        self.roles.is_some() || (needed == Rights::ADMIN && !self.auth_token.is_empty())
+    /// Whether such a request needs a token.
+    fn asks_for(&self, needed: Needed) -> bool {
+        self.roles.is_some() || (needed.always && !self.auth_token.is_empty())
     }
 
     fn rights_of(&self, token: &[u8]) -> Option<Rights> {
@@ -41,10 +54,11 @@ impl Guard {
 /// Admits a request with the header `Authorization: Bearer TOKEN`, if the token gives this right, or any request if
 /// none is asked for. Who may change the pool may also see it.
 pub(super) async fn authorize(
-    State((guard, needed)): State<(Guard, Rights)>,
-    request: Request,
+    State((guard, needed)): State<(Guard, Needed)>,
+    mut request: Request,
     next: Next,
 ) -> Result<Response, Failure> {
+    let mut granted = Rights::ALL;
     if guard.asks_for(needed) {
         let named = named(request.headers()).ok_or_else(|| {
             Failure::unauthorized(
@@ -54,12 +68,15 @@ pub(super) async fn authorize(
         let rights = guard
             .rights_of(named)
             .ok_or_else(|| Failure::unauthorized("the auth token is not that of this master"))?;
+        let needed = needed.right;
         if !rights.include(needed) && !rights.include(Rights::ADMIN) {
             return Err(Failure::denied(format!(
                 "the auth token allows {rights}, and not {needed}"
             )));
         }
+        granted = if rights.include(Rights::ADMIN) { Rights::ALL } else { rights };
     }
+    request.extensions_mut().insert(Granted(granted));
     Ok(next.run(request).await)
 }
 

@@ -4,18 +4,19 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post, put};
 use mooncake_types::{ErrorCode, Rights};
 
-use super::authorize::{Guard, authorize};
+use super::authorize::{Guard, Needed, authorize};
 use super::error::Failure;
 use super::state::AdminState;
 use super::{
-    drains, health, key_list, keys, kv_events, prometheus, removal, segments, soft_pins,
+    drains, health, key_list, keys, kv_events, page, prometheus, removal, segments, soft_pins,
     tenant_quotas, version,
 };
 
-/// The routes of the admin server. Requests that change something need a token, unless there is none. If tokens have
-/// roles, those that tell of keys, nodes and counters need one, too.
+/// The routes of the admin server. Requests that change something, and the data of the page, need a token, unless there
+/// is none. If tokens have roles, those that tell of keys, nodes and counters need one, too.
 pub(crate) fn router(state: AdminState, guard: &Guard) -> Router {
-    let needs = |rights| from_fn_with_state((guard.clone(), rights), authorize);
+    let needed = |needed| from_fn_with_state((guard.clone(), needed), authorize);
+    let needs = |right| needed(Needed { right, always: right == Rights::ADMIN });
     let changes = Router::new()
         .route("/api/v1/drain_jobs", post(drains::create))
         .route("/api/v1/drain_jobs/cancel", post(drains::cancel))
@@ -44,7 +45,12 @@ pub(crate) fn router(state: AdminState, guard: &Guard) -> Router {
         .route("/api/v1/drain_jobs/query", get(drains::query))
         .route("/kv_events/status", get(kv_events::status))
         .route_layer(needs(Rights::METRICS));
+    let live = Router::new()
+        .route("/api/v1/live", get(page::live))
+        .route_layer(needed(Needed { right: Rights::METRICS, always: true }));
     Router::new()
+        .merge(live)
+        .route("/", get(page::page))
         .merge(changes)
         .merge(keys)
         .merge(nodes)
