@@ -22,8 +22,9 @@ SEED ?=
 # Where `make c-api` installs. DESTDIR is put before it.
 PREFIX ?= /usr/local
 DESTDIR ?=
-# The Debian packages with the servers that tests start, with libfabric and libibverbs, and the command that runs apt-get as root.
-SERVER_PACKAGES := etcd-server redis-server iproute2 libfabric1 libfabric-dev libfabric-bin libibverbs-dev prometheus systemd
+# The Debian packages with the servers and the browser that tests start, with libfabric and libibverbs, and the command that runs
+# apt-get as root.
+SERVER_PACKAGES := etcd-server redis-server iproute2 libfabric1 libfabric-dev libfabric-bin libibverbs-dev prometheus systemd chromium
 AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
 .DEFAULT_GOAL := help
@@ -91,13 +92,13 @@ test: ## run all checks and tests: Rust, Python, and real processes under faults
 	$(MAKE) --jobs=2 test-chaos $(TEST_WHEEL)
 	$(MAKE) test-python
 
-servers: ## install etcd, Redis, ip, libfabric, libibverbs and Prometheus for the tests, from Debian's packages; as root or with sudo
+servers: ## install etcd, Redis, Prometheus, Chromium and others that the tests start, from Debian's packages; as root or with sudo
 	@if ! { command -v etcd && command -v redis-server && command -v ip && command -v fi_pingpong && \
-	    command -v promtool && command -v systemd-analyze && test -e /usr/include/rdma/fabric.h && \
+	    command -v promtool && command -v systemd-analyze && command -v chromium && test -e /usr/include/rdma/fabric.h && \
 	    test -e /usr/include/infiniband/verbs.h; } >/dev/null; then set -x; \
 	    $(AS_ROOT) apt-get update && \
 	    $(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-upgrade --no-install-recommends $(SERVER_PACKAGES) \
-	|| { echo "the tests need etcd, redis-server, ip, libfabric, libibverbs, promtool and systemd-analyze; as root: apt-get install $(SERVER_PACKAGES)" >&2; exit 1; }; fi
+	|| { echo "the tests need etcd, redis-server, ip, libfabric, libibverbs, promtool, systemd-analyze and chromium; as root: apt-get install $(SERVER_PACKAGES)" >&2; exit 1; }; fi
 
 test-rust: servers
 	@if cargo nextest --version >/dev/null 2>&1; then set -x; cargo nextest run --workspace --tests --locked \

@@ -23,9 +23,10 @@ PATHS = {
         "/get_segments_detail",
         "/api/v1/segments/status",
         "/api/v1/drain_jobs",
+        "/api/v1/live?turns=1",
     ],
     "admin": ["POST /api/v1/soft_pin", "POST /api/v1/remove_all", "POST /api/v1/drain_jobs"],
-    "": ["/health", "/version", "/role", "/leader"],
+    "": ["/", "/health", "/version", "/role", "/leader"],
 }
 ROLES = ("read", "write", "admin", "metrics", "read,write")
 

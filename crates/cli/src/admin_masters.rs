@@ -78,6 +78,31 @@ impl Masters {
         Err(last)
     }
 
+    /// Asks each master in turn, beginning with the one that answered last, until `read` finds what it looks for in the
+    /// text of an answer. `None` if all answered, and none had it.
+    pub(crate) fn find<T>(
+        &mut self,
+        asked: &AdminRequest<'_>,
+        mut read: impl FnMut(&str) -> Result<Option<T>, ApiError>,
+    ) -> Result<Option<T>, ApiError> {
+        let mut absent = None;
+        for _ in 0..self.addresses.len() {
+            let asked = AdminRequest { auth_token: &self.auth_token, ..*asked };
+            match text(&self.addresses[self.current], &asked) {
+                Ok(text) => {
+                    let found = read(&text)?;
+                    if found.is_some() {
+                        return Ok(found);
+                    }
+                }
+                Err(error @ ApiError::Absent(_)) => absent = Some(error),
+                Err(error) => return Err(error),
+            }
+            self.current = (self.current + 1) % self.addresses.len();
+        }
+        absent.map_or(Ok(None), Err)
+    }
+
     /// What the leader says at this path, and the address of its admin server.
     pub(crate) fn ask_leader<T: for<'de> Deserialize<'de>>(
         &mut self,
@@ -110,18 +135,23 @@ pub(crate) fn encoded(name: &str) -> String {
     name.bytes().map(encode).collect()
 }
 
-/// Asks one admin server.
+/// Asks one admin server, which answers with JSON.
 pub(crate) fn ask<T: for<'de> Deserialize<'de>>(
     address: &str,
     asked: &AdminRequest<'_>,
 ) -> Result<T, ApiError> {
+    serde_json::from_str(&text(address, asked)?).map_err(|error| {
+        let place = format!("http://{address}{}", asked.path);
+        ApiError::Strange(format!("{place} answered what is not expected: {error}"))
+    })
+}
+
+/// Asks one admin server.
+fn text(address: &str, asked: &AdminRequest<'_>) -> Result<String, ApiError> {
     let (status, text) =
         admin::call(address, asked).map_err(|error| ApiError::Absent(error.to_string()))?;
     match status {
-        200 => serde_json::from_str(&text).map_err(|error| {
-            let place = format!("http://{address}{}", asked.path);
-            ApiError::Strange(format!("{place} answered what is not expected: {error}"))
-        }),
+        200 => Ok(text),
         401 => Err(ApiError::Refused {
             code: None,
             reason: format!("{address} wants the token of the pool: give MOONCAKE_AUTH_TOKEN_FILE"),

@@ -37,6 +37,7 @@ mod segment_list;
 pub mod status;
 pub mod stop_signal;
 mod tls_flags;
+mod top;
 pub mod trace;
 mod version;
 

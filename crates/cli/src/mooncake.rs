@@ -9,8 +9,8 @@ use mooncake_client::nearest;
 use crate::exit::{complain, say};
 use crate::objects::{exists, get, ls, pin, put, rm, stat};
 use crate::{
-    alias, bench, client, completions, doctor, drain, events, explain, man, master, status, trace,
-    version,
+    alias, bench, client, completions, doctor, drain, events, explain, man, master, status, top,
+    trace, version,
 };
 
 /// A command of this binary.
@@ -82,6 +82,12 @@ pub(crate) const PROGRAMS: &[Program] = &[
         about: "Follow which keys the pool stores and removes",
         main: events::main,
         command: events::EventsArgs::command,
+    },
+    Program {
+        name: "top",
+        about: "Show a pool as it works, at a terminal",
+        main: top::main,
+        command: top::TopArgs::command,
     },
     Program {
         name: "bench",

@@ -16,10 +16,12 @@ use mooncake_types::{
 
 use crate::clock::Clock;
 use crate::drain_log::DrainLog;
+use crate::hot_keys::{HotKey, HotKeys};
 use crate::leadership::{Authority, Lateness, Service, Term, change, drain_mark, effect};
 use crate::metadata_server::Cleanup;
 use crate::metrics::{Reads, RpcMetrics, Snapshot};
 use crate::obstacle;
+use crate::problems::Problem;
 use crate::sight::{ConnectionId, Pings};
 use crate::troubles::Troubles;
 
@@ -44,6 +46,7 @@ pub(crate) struct Owner {
     pings: Pings,
     drain_log: DrainLog,
     troubles: Troubles,
+    hot_keys: HotKeys,
     /// Removes the metadata of dead clients.
     cleanup: Option<Cleanup>,
     sealer: Sealer,
@@ -75,6 +78,7 @@ impl Owner {
             pings,
             drain_log,
             troubles: Troubles::default(),
+            hot_keys: HotKeys::default(),
             cleanup,
             sealer: Sealer::default(),
         }
@@ -296,7 +300,8 @@ impl Owner {
         }
     }
 
-    /// Takes the notices for operators about the state machine's own work, and remembers its troubles.
+    /// Takes the notices for operators about the state machine's own work, and remembers its troubles and the objects
+    /// that are read often.
     pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
         let (notices, lost) = (self.meta.take_notices(), self.meta.lost_keys());
         if !notices.is_empty() || self.troubles.are_behind(lost) {
@@ -310,6 +315,7 @@ impl Owner {
                     Notice::SegmentFailed { name, failure } => {
                         self.troubles.note_failed_segment(now, name, failure);
                     }
+                    Notice::Hot { key, replicas, .. } => self.hot_keys.note(now, key, *replicas),
                     _ => {}
                 }
             }
@@ -323,8 +329,27 @@ impl Owner {
     }
 
     /// What went wrong in the last hour, in words.
-    pub(crate) fn recent_troubles(&self) -> Vec<String> {
-        self.troubles.recent(self.clock.tick(boot_time::now()))
+    pub(crate) fn recent_troubles(&self) -> Vec<Problem> {
+        self.troubles.recent(self.now())
+    }
+
+    /// The objects that were found to be read often in the last hour, each with the milliseconds since then.
+    pub(crate) fn recent_hot_keys(&self) -> Vec<(HotKey, u64)> {
+        let now = self.now();
+        let ago = |it: HotKey| {
+            let ago_ms = it.ago_ms(now);
+            (it, ago_ms)
+        };
+        self.hot_keys.recent(now).into_iter().map(ago).collect()
+    }
+
+    /// For how long this master has led.
+    pub(crate) fn leads_ms(&self) -> u64 {
+        self.now().0
+    }
+
+    fn now(&self) -> Tick {
+        self.clock.tick(boot_time::now())
     }
 
     /// Takes the clients that have new tasks.
@@ -419,7 +444,8 @@ impl Owner {
         let (tenants, tenant_memory) =
             (self.meta.tenants(MOST_OTHER_TENANTS), self.meta.memory_bytes());
         let service = self.service();
-        Snapshot { service, record_late, reads, tenants, tenant_memory, ..snapshot }
+        let term = self.meta.began_under();
+        Snapshot { term, service, record_late, reads, tenants, tenant_memory, ..snapshot }
     }
 }
 

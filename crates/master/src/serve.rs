@@ -5,7 +5,6 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use mooncake_ha::StateFileError;
 use mooncake_http::{Limits, Server};
@@ -21,11 +20,12 @@ use tokio::time::sleep;
 use tracing::info;
 
 use crate::accept::Listener;
-use crate::admin::{self, AdminState, Guard};
+use crate::admin::{self, AdminState, Frames, Guard};
 use crate::ask::{self, Asker, OwnerSlot, Questions};
 use crate::bind::{Master, Ports};
 use crate::config::{Config, MetadataServer};
 use crate::following::{Followed, Following};
+use crate::hour::{self, Hour, Sample};
 use crate::http2::Http2Door;
 use crate::kv_events;
 use crate::leader_server::LeaderServer;
@@ -94,6 +94,7 @@ impl Master {
         let cleanup = cleanup(config.metadata_server.as_ref(), &registry);
         let (followed, following) = watch::channel(Followed::default());
         let kv_events = publish_kv_events(&config, kv_events, &asker)?;
+        let (told, hour) = watch::channel(Hour::default());
         let quotas = config.tenant_quotas.clone().map(QuotaBook::open).transpose()?;
         let state = AdminState {
             quotas: quotas.clone(),
@@ -102,6 +103,7 @@ impl Master {
             following,
             kv_events: kv_events.clone(),
             matcher: Matcher::default(),
+            frames: Arc::new(Frames::new(&config, hour)),
         };
         let serve_admin = |listener| {
             let router = admin::router(state, &Guard::of(&config));
@@ -113,9 +115,7 @@ impl Master {
         let metadata =
             metadata.map(|it| serve_metadata(it, entries, config.tls.clone())).transpose()?;
         let listener = Listener::begin(rpc, config.tls.clone())?;
-        if config.report_metrics {
-            spawn_local(report_metrics(asker, election.status()));
-        }
+        spawn_local(observe(asker, election.status(), told, config.report_metrics));
         let server = MasterServer {
             config: Rc::new(config),
             listener,
@@ -278,12 +278,22 @@ fn cleanup(config: Option<&MetadataServer>, registry: &MetadataEntries) -> Optio
     Some(Cleanup { registry: registry.clone(), prefix })
 }
 
-async fn report_metrics(asker: Asker, status: watch::Receiver<RoleStatus>) {
-    const EVERY: Duration = Duration::from_secs(10);
+/// Keeps the numbers of the last hour, and logs a line of them if that is wanted.
+async fn observe(
+    asker: Asker,
+    status: watch::Receiver<RoleStatus>,
+    hour: watch::Sender<Hour>,
+    logs: bool,
+) {
     loop {
-        let snapshot = asker.snapshot().await;
-        let line = summary::log_line(&status.borrow(), snapshot.as_ref().ok());
-        info!("{line}");
-        sleep(EVERY).await;
+        let snapshot = asker.snapshot().await.ok();
+        if let Some(snapshot) = &snapshot {
+            hour.send_modify(|hour| hour.add(Sample::of(snapshot)));
+        }
+        if logs {
+            let line = summary::log_line(&status.borrow(), snapshot.as_ref());
+            info!("{line}");
+        }
+        sleep(hour::EVERY).await;
     }
 }

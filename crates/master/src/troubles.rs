@@ -7,6 +7,8 @@ use std::time::Instant;
 use mooncake_types::{ErrorCode, LogLimiter, Tick};
 use tracing::warn;
 
+use crate::problems::Problem;
+
 /// How long a trouble is told to operators after it was seen.
 const TOLD_MS: u64 = 3_600_000;
 /// Parts into which this time is divided.
@@ -125,27 +127,35 @@ impl Troubles {
     }
 
     /// The troubles of the last hour, in words.
-    pub(crate) fn recent(&self, now: Tick) -> Vec<String> {
+    pub(crate) fn recent(&self, now: Tick) -> Vec<Problem> {
         let mut recent = Vec::new();
         let lost = self.losses.get(now);
         if lost > 0 {
-            recent.push(format!(
+            let text = format!(
                 "{lost} objects were lost in the last hour, with the last segment that held them"
-            ));
+            );
+            let remedy =
+                "have puts make two replicas, or nodes keep theirs in a file (--segment_path)";
+            recent.push(Problem::new(text, remedy));
         }
         for (segment, FailedCopies { count, last }) in &self.failed_copies {
             let count = count.get(now);
             if count > 0 {
-                recent.push(format!(
+                let text = format!(
                     "{count} copies of objects to {segment} failed in the last hour, the last with {last}"
+                );
+                recent.push(Problem::new(
+                    text,
+                    "its disk is full or fails: the log of the node says which",
                 ));
             }
         }
         let is_recent = |seen: &Tick| !is_old(seen.0 / PART_MS, now);
         for (_, segment, failure) in self.failed_segments.iter().filter(|it| is_recent(&it.0)) {
-            recent.push(format!(
+            let text = format!(
                 "the disk of {segment} has failed in the last hour and is lent no more: {failure}"
-            ));
+            );
+            recent.push(Problem::new(text, "replace the disk, and start the node again"));
         }
         recent
     }
@@ -155,11 +165,18 @@ impl Troubles {
 mod tests {
     use super::*;
 
+    /// The troubles of the last hour, without the remedies, of which each has one.
+    fn recent(troubles: &Troubles, now: u64) -> Vec<String> {
+        let recent = troubles.recent(Tick(now));
+        assert!(recent.iter().all(|problem| !problem.remedy.is_empty()));
+        recent.into_iter().map(|problem| problem.text).collect()
+    }
+
     #[test]
     fn a_loss_is_told_for_an_hour_and_logged_once() {
         let mut troubles = Troubles::default();
         troubles.note_lost(Tick(0), 0);
-        assert_eq!((troubles.due(), troubles.recent(Tick(0))), (None, vec![]));
+        assert_eq!((troubles.due(), recent(&troubles, 0)), (None, vec![]));
         troubles.note_lost(Tick(5), 3);
         troubles.note_lost(Tick(900), 7);
         assert_eq!(troubles.due(), Some(Tick(1_005)));
@@ -171,7 +188,7 @@ mod tests {
             "7 objects were lost in the last hour, with the last segment that held them".to_owned(),
         ];
         for (now, expected) in [(1_005, &told), (TOLD_MS - 1, &told), (TOLD_MS, &vec![])] {
-            assert_eq!(&troubles.recent(Tick(now)), expected, "{now}");
+            assert_eq!(&recent(&troubles, now), expected, "{now}");
         }
     }
 
@@ -180,8 +197,8 @@ mod tests {
         let mut troubles = Troubles::default();
         troubles.note_failed_segment(Tick(5), &Arc::from("n1:1"), "its reads keep failing");
         let told = "the disk of n1:1 has failed in the last hour and is lent no more: its reads keep failing";
-        assert_eq!(troubles.recent(Tick(TOLD_MS - 1)), [told]);
-        assert_eq!(troubles.recent(Tick(TOLD_MS)), [""; 0]);
+        assert_eq!(recent(&troubles, TOLD_MS - 1), [told]);
+        assert_eq!(recent(&troubles, TOLD_MS), [""; 0]);
     }
 
     #[test]
@@ -193,7 +210,7 @@ mod tests {
         }
         troubles.note_failed_copy(Tick(0), &other, ErrorCode::TransferFail);
         assert_eq!(
-            troubles.recent(Tick(89 * PART_MS)),
+            recent(&troubles, 89 * PART_MS),
             [
                 "60 copies of objects to n1:1 failed in the last hour, the last with NO_AVAILABLE_HANDLE \
                  (-200)"

@@ -1,6 +1,7 @@
 //! A master's role, as its admin server tells it.
 
 use mooncake_http::admin;
+use mooncake_master::Problem;
 use serde::Deserialize;
 
 /// A master, and its answer to `/health`.
@@ -9,6 +10,25 @@ pub(super) struct Master {
     /// The address of its admin server, `host:port`.
     pub(super) http: String,
     pub(super) health: Result<Health, String>,
+}
+
+/// Something that an operator should look at, and what to do about it; empty if that is plain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    pub(super) text: String,
+    pub(super) remedy: String,
+}
+
+impl From<String> for Trouble {
+    fn from(text: String) -> Self {
+        Self { text, remedy: String::new() }
+    }
+}
+
+impl From<Problem> for Trouble {
+    fn from(Problem { text, remedy }: Problem) -> Self {
+        Self { text, remedy: remedy.to_owned() }
+    }
 }
 
 /// The answer to `/health`.
@@ -28,6 +48,9 @@ pub(super) struct Health {
     reason: Option<String>,
     /// What the leader finds wrong with the pool.
     problems: Option<Vec<String>>,
+    /// What to do about each of these. Absent in earlier releases.
+    #[serde(default)]
+    remedies: Vec<String>,
 }
 
 /// How many ledgers a standby follows.
@@ -56,9 +79,12 @@ impl Master {
         self.health.as_ref().ok()?.leader_address.as_deref()
     }
 
-    /// What this master, which leads, finds wrong with the pool. `None` if it is of an earlier release.
-    pub(super) fn problems_of_pool(&self) -> Option<&[String]> {
-        self.health.as_ref().ok()?.problems.as_deref()
+    /// What this master, which leads, finds wrong with the pool, and what to do. `None` if it is of an earlier release.
+    pub(super) fn problems_of_pool(&self) -> Option<Vec<Trouble>> {
+        let Health { problems, remedies, .. } = self.health.as_ref().ok()?;
+        let remedies = remedies.iter().cloned().chain(std::iter::repeat(String::new()));
+        let trouble = |(text, remedy): (&String, String)| Trouble { text: text.clone(), remedy };
+        Some(problems.as_ref()?.iter().zip(remedies).map(trouble).collect())
     }
 
     /// The cells of the master's row: admin server, role, state, and details.
@@ -85,17 +111,15 @@ impl Master {
     }
 
     /// Why the master is a problem: it does not answer, or leads without serving.
-    pub(super) fn problem(&self) -> Option<String> {
+    pub(super) fn problem(&self) -> Option<Trouble> {
         match &self.health {
-            Err(reason) => Some(reason.clone()),
+            Err(reason) => Some(reason.clone().into()),
             Ok(Health { ha_state, reason, .. }) if self.leads() && ha_state != "serving" => {
-                let reason = reason.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
-                Some(format!(
-                    "the leader is {ha_state}{reason}: puts and removals are tried for a while, and then fail with \
-                     -1010"
-                ))
+                Problem::of_leader(ha_state, reason.as_deref()).map(Into::into)
             }
-            Ok(Health { reason: Some(reason), .. }) => Some(format!("{}: {reason}", self.http)),
+            Ok(Health { reason: Some(reason), .. }) => {
+                Some(format!("{}: {reason}", self.http).into())
+            }
             Ok(_) => None,
         }
     }

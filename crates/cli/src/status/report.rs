@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use mooncake_master::{Problem, SegmentSight};
 use mooncake_types::ByteSize;
 
-use super::master::Master;
+use super::master::{Master, Trouble};
 use crate::drain::api::Progress;
 use crate::drain::line;
 use crate::segment_list::ListedSegment;
@@ -35,7 +36,7 @@ impl From<&Progress> for Drain {
 }
 
 /// The text to print, and the problems that it lists at the end.
-pub(super) fn report(masters: &[Master], pool: Option<&Pool>) -> (String, Vec<String>) {
+pub(super) fn report(masters: &[Master], pool: Option<&Pool>) -> (String, Vec<Trouble>) {
     let mut text = "masters\n".to_owned();
     text += &table(masters.iter().map(Master::cells));
     if let Some(pool) = pool {
@@ -52,19 +53,22 @@ pub(super) fn report(masters: &[Master], pool: Option<&Pool>) -> (String, Vec<St
     let problems = problems(masters, pool);
     if !problems.is_empty() {
         text += "problems\n";
-        for problem in &problems {
+        for Trouble { text: problem, remedy } in &problems {
             let _ = writeln!(text, "  {problem}");
+            if !remedy.is_empty() {
+                let _ = writeln!(text, "    {remedy}");
+            }
         }
     }
     (text, problems)
 }
 
-fn problems(masters: &[Master], pool: Option<&Pool>) -> Vec<String> {
-    let mut problems: Vec<String> = masters.iter().filter_map(Master::problem).collect();
+fn problems(masters: &[Master], pool: Option<&Pool>) -> Vec<Trouble> {
+    let mut problems: Vec<Trouble> = masters.iter().filter_map(Master::problem).collect();
     let leader = masters.iter().find(|master| master.leads());
     if leader.is_none() {
         let all_answer = masters.iter().all(|master| master.health.is_ok());
-        problems.push(match (masters.iter().find_map(Master::known_leader), all_answer) {
+        let problem = match (masters.iter().find_map(Master::known_leader), all_answer) {
             (Some(leader), true) => {
                 format!(
                     "the master that leads serves clients at {leader}: name its admin server, too"
@@ -74,14 +78,15 @@ fn problems(masters: &[Master], pool: Option<&Pool>) -> Vec<String> {
                 "the master that leads serves clients at {leader}, and its admin server gave no answer"
             ),
             (None, _) => "no master leads".to_owned(),
-        });
+        };
+        problems.push(problem.into());
     }
     let Some(pool) = pool else { return problems };
     match leader.and_then(Master::problems_of_pool) {
-        Some(of_pool) => problems.extend_from_slice(of_pool),
+        Some(of_pool) => problems.extend(of_pool),
         // A master of an earlier release names none.
         None if !pool.segments.iter().any(ListedSegment::is_memory) => {
-            problems.push("no node lends memory".to_owned());
+            problems.push("no node lends memory".to_owned().into());
         }
         None => {}
     }
@@ -89,15 +94,11 @@ fn problems(masters: &[Master], pool: Option<&Pool>) -> Vec<String> {
     problems
 }
 
-fn segment_problem(segment: &ListedSegment) -> Option<String> {
-    let ListedSegment { name, medium, endpoint, .. } = segment;
-    if !segment.is_in_sight {
-        return Some(format!(
-            "{medium} of {name}: its node does not ping; what lies there cannot be read"
-        ));
-    }
-    let is_cut_off = !segment.is_reachable;
-    is_cut_off.then(|| format!("{medium} of {name}: the master cannot reach it at {endpoint}"))
+fn segment_problem(segment: &ListedSegment) -> Option<Trouble> {
+    let ListedSegment { name, medium, endpoint, is_in_sight, is_reachable, .. } = segment;
+    let (is_in_sight, is_reachable) = (*is_in_sight, *is_reachable);
+    let sight = SegmentSight { name, medium, endpoint, is_in_sight, is_reachable };
+    Problem::of_segment(&sight).map(Into::into)
 }
 
 fn totals(pool: &Pool) -> Vec<[String; 2]> {

@@ -14,4 +14,5 @@ mod protect;
 mod shells;
 mod tenant;
 mod terminal;
+mod top;
 mod wrong_addresses;

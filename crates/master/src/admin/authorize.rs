@@ -23,6 +23,10 @@ pub(crate) struct Guard {
     roles: Option<Roles>,
 }
 
+/// What the sender of a request may do: everything, if it needs no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Granted(pub(super) Rights);
+
 impl Guard {
     pub(crate) fn of(config: &Config) -> Self {
         Self { auth_token: config.auth_token.as_str().into(), roles: config.roles.clone() }
@@ -81,6 +85,7 @@ pub(super) async fn authorize(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Failure> {
+    let mut granted = Rights::ALL;
     if guard.asks_for(needed) {
         let named = named(request.headers()).ok_or_else(|| {
             Failure::unauthorized(
@@ -96,8 +101,11 @@ pub(super) async fn authorize(
                 "the auth token allows {access}, and not {needed}"
             )));
         }
+        granted =
+            if access.rights().include(Rights::ADMIN) { Rights::ALL } else { access.rights() };
         request.extensions_mut().insert(access);
     }
+    request.extensions_mut().insert(Granted(granted));
     Ok(next.run(request).await)
 }
 

@@ -61,6 +61,13 @@ impl Failure {
         Failure { status: StatusCode::GATEWAY_TIMEOUT, code, message: message.into() }
     }
 
+    /// Too many ask for it.
+    pub(super) fn busy(message: String) -> Failure {
+        let (status, code) =
+            (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::UnavailableInCurrentStatus);
+        Failure { status, code, message }
+    }
+
     /// The master cannot do this.
     pub(super) fn internal(code: ErrorCode, message: impl Into<String>) -> Failure {
         Failure { status: StatusCode::INTERNAL_SERVER_ERROR, code, message: message.into() }

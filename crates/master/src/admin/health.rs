@@ -11,6 +11,7 @@ use crate::ask::NotServing;
 use crate::following::Followed;
 use crate::leadership::{Leader, Role, RoleStatus, Service};
 use crate::owner::Owner;
+use crate::problems::Problem;
 use crate::{obstacle, problems};
 
 #[derive(Serialize)]
@@ -29,17 +30,29 @@ pub(super) struct Health {
     /// What an operator should look at in the pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     problems: Option<Vec<String>>,
+    /// What to do about each of the problems.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedies: Option<Vec<&'static str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     following: Option<StandbyKnowledge>,
 }
 
 /// How much a standby knows of the nodes' ledgers.
 #[derive(Serialize)]
-struct StandbyKnowledge {
+pub(super) struct StandbyKnowledge {
     is_warm: bool,
     segments: usize,
     known_segments: usize,
     entries: usize,
+}
+
+impl StandbyKnowledge {
+    /// What this master knows, if it stands by.
+    pub(super) fn of(state: &AdminState, status: &RoleStatus) -> Option<Self> {
+        let Followed { segments, known, entries, is_warm } = *state.following.borrow();
+        let following = Self { is_warm, segments, known_segments: known, entries };
+        (status.role == Role::Standby).then_some(following)
+    }
 }
 
 #[derive(Serialize)]
@@ -56,7 +69,7 @@ struct Now {
     service: Service,
     /// Why it does not serve all of it, and what is wrong with the pool, if it leads.
     reason: Option<String>,
-    problems: Option<Vec<String>>,
+    problems: Option<Vec<Problem>>,
 }
 
 impl Now {
@@ -84,7 +97,7 @@ impl Now {
 
 impl RoleStatus {
     /// The same status, with the current epoch of the leader.
-    fn under(mut self, epoch: Epoch) -> RoleStatus {
+    pub(super) fn under(mut self, epoch: Epoch) -> RoleStatus {
         if let Some(leader) = &mut self.leader {
             leader.epoch = leader.epoch.max(epoch);
         }
@@ -99,10 +112,10 @@ fn view(leader: Option<Leader>) -> (Option<String>, Option<u64>) {
 /// `GET /health`: what this master does, who leads, and what the leader finds wrong with the pool. 200 while it works.
 pub(super) async fn health(Extract(state): Extract<AdminState>) -> Json<Health> {
     let Now { status, service, reason, problems } = Now::of(&state).await;
-    let Followed { segments, known, entries, is_warm } = *state.following.borrow();
-    let following = StandbyKnowledge { is_warm, segments, known_segments: known, entries };
-    let following = (status.role == Role::Standby).then_some(following);
+    let following = StandbyKnowledge::of(&state, &status);
     let (leader_address, view_version) = view(status.leader);
+    let told = |it: Problem| (it.text, it.remedy);
+    let (problems, remedies) = problems.map(|all| all.into_iter().map(told).unzip()).unzip();
     Json(Health {
         status: "ok",
         version: SOFTWARE_VERSION,
@@ -114,6 +127,7 @@ pub(super) async fn health(Extract(state): Extract<AdminState>) -> Json<Health> 
         view_version,
         reason,
         problems,
+        remedies,
         following,
     })
 }

@@ -7,6 +7,7 @@ mod health;
 mod key_list;
 mod keys;
 mod kv_events;
+mod page;
 mod parameters;
 mod prometheus;
 mod removal;
@@ -19,5 +20,6 @@ mod tenant_quotas;
 mod version;
 
 pub(crate) use authorize::{Guard, named as named_token};
+pub(crate) use page::Frames;
 pub(crate) use server::router;
 pub(crate) use state::AdminState;

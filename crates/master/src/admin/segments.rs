@@ -62,12 +62,7 @@ impl From<&SegmentReport> for Detail {
             te_endpoint: report.endpoint.to_string(),
             domains: report.domains.iter().map(ToString::to_string).collect(),
             protocol: "tcp",
-            medium: match report.medium {
-                Medium::Memory => "memory",
-                Medium::Disk => "disk",
-                Medium::SharedDisk => "shared disk",
-                Medium::ObjectStore => "object store",
-            },
+            medium: medium_name(report.medium),
             status: state_name(report.state),
             in_sight: report.in_sight,
             reachable: report.is_reached,
@@ -150,7 +145,16 @@ async fn named(state: &AdminState, name: &str) -> Result<Vec<SegmentReport>, Fai
     }
 }
 
-fn state_name(state: SegmentState) -> &'static str {
+pub(super) fn medium_name(medium: Medium) -> &'static str {
+    match medium {
+        Medium::Memory => "memory",
+        Medium::Disk => "disk",
+        Medium::SharedDisk => "shared disk",
+        Medium::ObjectStore => "object store",
+    }
+}
+
+pub(super) fn state_name(state: SegmentState) -> &'static str {
     match state {
         SegmentState::Undefined => "UNDEFINED",
         SegmentState::Ok => "OK",

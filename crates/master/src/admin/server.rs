@@ -8,7 +8,7 @@ use super::authorize::{Guard, Needed, authorize};
 use super::error::Failure;
 use super::state::AdminState;
 use super::{
-    drains, health, key_list, keys, kv_events, prometheus, removal, segments, soft_pins,
+    drains, health, key_list, keys, kv_events, page, prometheus, removal, segments, soft_pins,
     tenant_quotas, version,
 };
 
@@ -46,7 +46,12 @@ pub(crate) fn router(state: AdminState, guard: &Guard) -> Router {
         .route("/api/v1/drain_jobs/query", get(drains::query))
         .route("/kv_events/status", get(kv_events::status))
         .route_layer(needs(Needed::Right(Rights::METRICS)));
+    let live = Router::new()
+        .route("/api/v1/live", get(page::live))
+        .route_layer(needs(Needed::Right(Rights::METRICS)));
     Router::new()
+        .merge(live)
+        .route("/", get(page::page))
         .merge(changes)
         .merge(keys)
         .merge(counters)

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use mooncake_kv_events::Publisher;
 use tokio::sync::watch;
 
+use super::page::Frames;
 use crate::ask::Asker;
 use crate::following::Followed;
 use crate::leadership::RoleStatus;
@@ -21,4 +22,6 @@ pub(crate) struct AdminState {
     pub(crate) quotas: Option<Arc<QuotaBook>>,
     /// Matches the keys of one page at a time, for all requests of operators.
     pub(crate) matcher: Matcher,
+    /// What viewers of the page see.
+    pub(crate) frames: Arc<Frames>,
 }

@@ -23,6 +23,12 @@ impl<const N: usize> Histogram<N> {
         self.sum += value;
     }
 
+    /// How many values were larger than one of the bounds.
+    pub(crate) fn above(&self, bound: f64) -> u64 {
+        let larger = self.bounds.iter().zip(self.counts).filter(|(upper, _)| **upper > bound);
+        larger.map(|(_, count)| count).sum::<u64>() + self.above
+    }
+
     /// The histogram as Prometheus text needs it.
     pub(crate) fn report(&self) -> prometheus::Histogram {
         let bounded = self.bounds.iter().copied().zip(self.counts);

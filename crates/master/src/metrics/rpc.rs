@@ -78,6 +78,14 @@ impl Default for RpcMetrics {
 }
 
 impl RpcMetrics {
+    /// How many requests there were, and how many of them took the state machine longer than this bound of the
+    /// latencies.
+    pub(crate) fn requests_and_slow(&self, bound: f64) -> (u64, u64) {
+        let requests = self.operations.iter().map(|it| it.requests).sum();
+        let slow = self.operations.iter().map(|it| it.latency.above(bound)).sum();
+        (requests, slow)
+    }
+
     pub(crate) fn of(&self, operation: Operation) -> &OperationMetrics {
         &self.operations[operation as usize]
     }

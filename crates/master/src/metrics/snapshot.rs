@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mooncake_meta::{SegmentReport, Stats, TenantReport};
-use mooncake_types::{Medium, ReadCounts};
+use mooncake_types::{Epoch, Medium, ReadCounts};
 
 use super::rpc::RpcMetrics;
 use crate::leadership::Service;
@@ -12,6 +12,8 @@ use crate::leadership::Service;
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) stats: Stats,
+    /// The epoch under which the leader began.
+    pub(crate) term: Epoch,
     /// How much of its service the master provides.
     pub(crate) service: Service,
     /// How late the membership record is.
@@ -74,7 +76,7 @@ impl Snapshot {
         let segments = BTreeMap::new();
         let (service, record_late) = (Service::Serving, Duration::ZERO);
         let reads = ReadCounts::default();
-        let (tenants, tenant_memory) = (Vec::new(), 0);
-        Snapshot { stats, service, record_late, segments, rpc, reads, tenants, tenant_memory }
+        let (tenants, tenant_memory, term) = (Vec::new(), 0, Epoch::default());
+        Snapshot { stats, term, service, record_late, segments, rpc, reads, tenants, tenant_memory }
     }
 }

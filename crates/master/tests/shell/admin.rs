@@ -34,7 +34,8 @@ fn who_serves() {
         health.json(),
         json!({"status": "ok", "role": "leader", "ha_state": "serving", "service_ready": true,
                "version": SOFTWARE_VERSION, "protocol_version": PROTOCOL_VERSION,
-               "leader_address": address, "view_version": epoch, "problems": ["no node lends memory"]})
+               "leader_address": address, "view_version": epoch, "problems": ["no node lends memory"],
+               "remedies": ["start nodes that lend memory, or end drains: the list of segments says which are closed"]})
     );
     assert_eq!(
         get(master.admin, "/version").json(),
@@ -326,7 +327,7 @@ fn what_makes_no_sense_is_refused_in_json() {
     let master = start();
     let cases = [
         ("GET", "/nowhere", 404, -600, "there is no /nowhere"),
-        ("GET", "/", 404, -600, "there is no /"),
+        ("POST", "/", 405, -600, "/ does not take POST"),
         ("POST", "/metrics", 405, -600, "/metrics does not take POST"),
         ("GET", "/api/v1/remove_all", 405, -600, "/api/v1/remove_all does not take GET"),
         ("GET", "/query_by_regex", 400, -600, "Missing regex query parameter"),

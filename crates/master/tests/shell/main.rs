@@ -7,6 +7,7 @@ mod delays;
 mod drain;
 mod lifecycle;
 mod metadata_server;
+mod page;
 mod replicas;
 mod rpc;
 mod sight;
