@@ -69,6 +69,14 @@ impl Terminal {
     }
 }
 
+impl Drop for Terminal {
+    /// Ends the terminal, and with it the command.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 #[test]
 fn a_pool_is_painted_sorted_and_filtered_at_a_terminal() {
     let pool = Pool::start(&[]);
