@@ -48,15 +48,19 @@ impl Master {
     }
 
     pub(crate) fn start_at(address: &str, meta: Meta) -> Self {
-        Self::start_with(address, meta, BTreeMap::new())
+        Self::start_with(address, (meta, Sealer::default()), BTreeMap::new())
     }
 
-    fn start_with(address: &str, meta: Meta, record: BTreeMap<SegmentId, Option<Version>>) -> Self {
+    fn start_with(
+        address: &str,
+        (meta, sealer): (Meta, Sealer),
+        record: BTreeMap<SegmentId, Option<Version>>,
+    ) -> Self {
         let listener = TcpListener::bind(address).expect("the port is free");
         let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared {
             meta: Mutex::new(meta),
-            sealer: Mutex::default(),
+            sealer: Mutex::new(sealer),
             started: Instant::now(),
             listener,
             connections: Mutex::default(),
@@ -133,7 +137,7 @@ impl Master {
         let address = self.address();
         drop(self);
         let meta = Meta::recover(config(), epoch, Tick::ZERO, &record);
-        Self::start_with(&address, meta, members)
+        Self::start_with(&address, (meta, Sealer::default()), members)
     }
 
     /// A master with an empty membership record.
@@ -142,13 +146,15 @@ impl Master {
         Self::start_at("127.0.0.1:0", Meta::recover(config(), Epoch(7), Tick::ZERO, &record))
     }
 
-    /// Stops this master, and starts another on the same port with the state that `meta` returns.
+    /// Stops this master, and starts another on the same port with the state that `meta` returns, and the same keys of
+    /// seals.
     pub(crate) fn restart(mut self, meta: impl FnOnce(&mut Meta) -> Meta) -> Self {
         self.stop();
         let meta = self.with_meta(meta);
+        let sealer = std::mem::take(&mut *self.shared.sealer.lock().expect("no holder panicked"));
         let address = self.address();
         drop(self);
-        Self::start_at(&address, meta)
+        Self::start_with(&address, (meta, sealer), BTreeMap::new())
     }
 }
 
