@@ -103,8 +103,7 @@ impl Service {
         Self { connection, host, context, receiver, sums, pins, rights, writer, out, bounce }
     }
 
-    /// Serves the connection to its end. Returns what the peer has not given back in time.
-    pub(super) fn run(mut self) -> Option<HeldPins> {
+    pub(super) fn run(mut self) {
         let end = match self.welcome().and_then(|()| self.serve()) {
             Ok(never) => match never {},
             Err(end) => end,
@@ -116,7 +115,7 @@ impl Service {
                 refuse::refuse(self.connection.stream(), request_id, &refusal);
             }
         }
-        self.drop_pins()
+        self.drop_pins();
     }
 
     fn serve(&mut self) -> Result<std::convert::Infallible, End> {
