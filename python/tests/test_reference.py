@@ -30,8 +30,11 @@ def test_the_metrics_that_are_explained_are_those_that_are_exported(made: dict[s
     named = {name for row in rows for name in re.findall(r"`((?:master|mooncake|process|segment)_\w+)", row)}
     operations = set(re.findall(r"`(\w+)`", made["metrics.md"].split("Operations: ", 1)[1]))
     counters = {f"master_{name}_{kind}_total" for name in operations for kind in ("requests", "failures")}
+    # Only a process with a NIC of libibverbs has these; a test in Rust reads them, on the double of the library.
+    of_nics = {name for name in named if name.startswith("mooncake_client_nic_")}
+    assert len(of_nics) == 5
     assert len(named) > 80
-    assert {name for name in named - exported - counters if not name.endswith("_")} == set()
+    assert {name for name in named - exported - counters - of_nics if not name.endswith("_")} == set()
 
 
 def test_a_man_page_is_read_with_all_that_it_says() -> None:

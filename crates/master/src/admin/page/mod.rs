@@ -24,7 +24,7 @@ const PAGE: &str = include_str!("page.html");
 /// they bear it; nothing that comes from the pool can.
 const NONCE: &str = "@NONCE@";
 
-/// `GET /`.
+/// `GET /`: the page, without data.
 pub(super) async fn page() -> Result<impl IntoResponse, Failure> {
     let random = || {
         getrandom::u64().map_err(|error| {
