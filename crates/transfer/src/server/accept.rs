@@ -12,6 +12,7 @@ use mooncake_wire::Refusal;
 
 use super::connection::{Origin, PeerConnection, STACK_BYTES};
 use super::listeners::Listener;
+use super::overdue_pins::OverduePeer;
 use super::receiver::Receiver;
 use super::refuse;
 use super::registry::Registry;
@@ -162,13 +163,20 @@ impl Acceptor {
             None
         };
         let connection = Arc::new(PeerConnection::new(stream, origin));
-        let Some(_membership) = self.registry.enter(&connection) else { return Ok(()) };
+        let Some(membership) = self.registry.enter(&connection) else { return Ok(()) };
         match refusal {
             Some(refusal) => {
                 tracing::info!(%refusal, "a connection is refused");
                 refuse::refuse(connection.stream(), 0, &refusal);
             }
-            None => Service::new(connection, Arc::clone(&self.context), receiver).run(),
+            None => {
+                let context = Arc::clone(&self.context);
+                let service = Service::new(Arc::clone(&connection), context, receiver);
+                if let Some(pins) = service.run() {
+                    let peer = OverduePeer { connection, pins, membership };
+                    self.context.overdue.add(peer, &self.registry);
+                }
+            }
         }
         Ok(())
     }

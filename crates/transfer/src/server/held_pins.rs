@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use super::connection::PeerConnection;
 use crate::Pin;
 
 /// Most ranges, and most bytes, that one connection pins at a time: a peer copies all of them before a writer of one
@@ -17,6 +18,15 @@ pub(super) struct HeldPins {
 }
 
 impl HeldPins {
+    /// Ends all pins of a peer whose connection has ended.
+    pub(super) fn end(self, connection: &PeerConnection) {
+        if connection.is_severed() {
+            // The peer may view the ranges for as long as it likes: this memory is never freed.
+            tracing::warn!(bytes = self.bytes, "a process of this host did not give ranges back");
+            std::mem::forget(self);
+        }
+    }
+
     pub(super) fn has_room_for(&self, len: u64) -> bool {
         self.held.len() < MAX_PINS
             && self.bytes.checked_add(len).is_some_and(|bytes| bytes <= MAX_BYTES)

@@ -12,6 +12,7 @@ mod held_pins;
 mod in_place;
 mod keepalive;
 mod listeners;
+mod overdue_pins;
 mod pin;
 mod promise;
 mod read;
@@ -81,7 +82,8 @@ impl DataServer {
             keepalives: Arc::clone(&keepalives),
             threads: Mutex::default(),
         };
-        let context = Arc::new(ServerContext { host, config, local_socket, keepalives });
+        let overdue = Arc::default();
+        let context = Arc::new(ServerContext { host, config, local_socket, keepalives, overdue });
         for listener in listeners {
             let acceptor = Arc::new(Acceptor::new(listener, &server.registry, &context));
             server.acceptors.push(Arc::clone(&acceptor));

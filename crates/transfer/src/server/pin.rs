@@ -4,19 +4,29 @@ use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mooncake_memory::peer_of;
 use mooncake_types::{ErrorCode, RangeRead};
 use mooncake_wire::{Header, Kind, decode_read, decode_unpin};
 
 use super::connection::STALL;
+use super::held_pins::HeldPins;
 use super::service::{End, Service};
 use crate::Interrupt;
+
+/// How long a peer may take to give ranges back before the connection's thread waits no longer for it.
+const GIVE_BACK: Duration = if cfg!(test) { Duration::from_millis(300) } else { STALL };
 
 impl Service {
     /// Whether the peer has asked for pins. Then it asks for nothing else.
     pub(super) fn has_pinned(&self) -> bool {
         self.pins.next > 0
+    }
+
+    /// Whether the peer was asked to give its ranges back, and has said nothing for a while.
+    pub(super) fn was_asked_in_vain(&self) -> bool {
+        !self.pins.held.is_empty() && self.connection.is_interrupted()
     }
 
     /// Pins ranges until the peer unpins them, or closes its side.
@@ -25,6 +35,7 @@ impl Service {
         let ranges = decode_read(self.body(header)).map_err(|error| End::body(id, &error))?;
         // Set before the peer can view anything.
         self.connection.keep_open();
+        self.connection.stream().set_read_timeout(Some(GIVE_BACK))?;
         let results: Vec<_> = ranges.iter().map(|range| self.pin(range)).collect();
         self.reply(Kind::PinReply, id, &results)
     }
@@ -55,43 +66,40 @@ impl Service {
     }
 
     /// Ends all pins, whichever way the connection ended: recalls the ranges from the peer. They stay unchanged until
-    /// it has closed its side.
-    pub(super) fn drop_pins(&mut self) {
+    /// it has closed its side. Returns the pins of a peer that does not do so in time.
+    pub(super) fn drop_pins(&mut self) -> Option<HeldPins> {
         if self.pins.held.is_empty() {
-            return;
+            return None;
         }
         let stream = self.connection.stream();
         // These fail only if the connection has ended already.
-        let _ = (stream.shutdown(Shutdown::Write), stream.set_read_timeout(Some(STALL)));
-        let (mut waste, mut is_told) = ([0; 256], false);
-        loop {
+        let _ = (stream.shutdown(Shutdown::Write), stream.set_read_timeout(Some(GIVE_BACK)));
+        let mut waste = [0; 256];
+        let is_overdue = loop {
             match (&mut &*stream).read(&mut waste) {
                 Ok(1..) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if !std::mem::replace(&mut is_told, true) {
-                        self.tell_of_overdue_pins();
-                    }
-                }
-                _ => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break true,
+                _ => break false,
             }
+        };
+        if is_overdue {
+            self.tell_of_overdue_pins();
         }
         let pins = std::mem::take(&mut self.pins);
-        if is_told {
-            tracing::info!(bytes = pins.bytes, "a process of this host has given ranges back");
+        if is_overdue {
+            return Some(pins);
         }
-        if self.connection.is_severed() {
-            // The peer may view the ranges for as long as it likes: this memory is never freed.
-            tracing::warn!(bytes = pins.bytes, "a process of this host did not give ranges back");
-            std::mem::forget(pins);
-        }
+        pins.end(&self.connection);
+        None
     }
 
     /// Names the process that keeps ranges. It may read them whenever it goes on, so only its end frees them.
     fn tell_of_overdue_pins(&self) {
         let peer = peer_of(self.connection.stream().as_fd());
         let pid = peer.ok().and_then(|peer| peer.pid).unwrap_or_default();
-        let (ranges, bytes, waited_s) = (self.pins.held.len(), self.pins.bytes, STALL.as_secs());
+        let (ranges, bytes, waited_s) =
+            (self.pins.held.len(), self.pins.bytes, GIVE_BACK.as_secs());
         tracing::warn!(
             pid,
             ranges,

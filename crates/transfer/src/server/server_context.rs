@@ -3,6 +3,7 @@ use std::sync::Arc;
 use mooncake_wire::LocalSocket;
 
 use super::keepalive::Keepalives;
+use super::overdue_pins::OverduePins;
 use super::server_config::ServerConfig;
 use crate::SegmentHost;
 
@@ -13,4 +14,5 @@ pub(super) struct ServerContext {
     /// The local socket that peers are told of, if there is one.
     pub(super) local_socket: Option<LocalSocket>,
     pub(super) keepalives: Arc<Keepalives>,
+    pub(super) overdue: Arc<OverduePins>,
 }

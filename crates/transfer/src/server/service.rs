@@ -103,7 +103,8 @@ impl Service {
         Self { connection, host, context, receiver, sums, pins, rights, writer, out, bounce }
     }
 
-    pub(super) fn run(mut self) {
+    /// Serves the connection to its end. Returns what the peer has not given back in time.
+    pub(super) fn run(mut self) -> Option<HeldPins> {
         let end = match self.welcome().and_then(|()| self.serve()) {
             Ok(never) => match never {},
             Err(end) => end,
@@ -115,7 +116,7 @@ impl Service {
                 refuse::refuse(self.connection.stream(), request_id, &refusal);
             }
         }
-        self.drop_pins();
+        self.drop_pins()
     }
 
     fn serve(&mut self) -> Result<std::convert::Infallible, End> {
@@ -219,7 +220,11 @@ impl Service {
                 stream.set_read_timeout(Some(left))?;
             }
             match self.receiver.await_request(stream) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.was_asked_in_vain() {
+                        return Err(End::Gone(error));
+                    }
+                }
                 result => result?,
             }
         }

@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use mooncake_memory::Buffer;
@@ -144,6 +146,81 @@ fn a_peer_that_only_says_nothing_any_more_is_still_looking() {
         assert!(!writer.is_finished());
         stream.shutdown(Shutdown::Write).unwrap();
         assert_eq!(writer.join().unwrap(), all_ok(1));
+    });
+}
+
+/// How many threads of this process have a name; those called `data` serve connections, or wait for one.
+fn threads(called: &str) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
+    let name = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.ok()?.path().join("comm")).ok()
+    };
+    tasks.filter_map(name).filter(|name| name.trim_end() == called).count()
+}
+
+/// A stopped process whose only descriptor is one end of a connection. It is killed at the end of a test that fails, too:
+/// writers wait for it.
+struct Stopped(Child);
+
+impl Stopped {
+    fn with(stream: TcpStream) -> Self {
+        let mut shell = Command::new("sh");
+        let child = shell.args(["-c", "kill -STOP $$"]).stdin(OwnedFd::from(stream)).spawn();
+        let stopped = Self(child.expect("there is a shell"));
+        let stat = format!("/proc/{}/stat", stopped.0.id());
+        wait_until("it is stopped", || {
+            std::fs::read_to_string(&stat).is_ok_and(|text| text.contains(") T "))
+        });
+        stopped
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.0.kill().expect("it is our child");
+        self.0.wait().expect("it ends");
+    }
+}
+
+/// Processes that are stopped hold their connections, and with them what they view, until they end.
+#[test]
+fn stopped_processes_keep_what_they_view_and_hold_one_thread_together() {
+    const PROCESSES: usize = 6;
+    let node = Node::start(1, 4 << 20);
+    let object = |number: u64| Object::at(&node, number * 100_000, 50_000, number + 1);
+    let objects: Vec<Object> = (0..PROCESSES as u64).map(object).collect();
+    // Two threads of the port and two of the local socket wait for the next connections.
+    let idle = 4;
+    wait_until("they wait", || threads("data") == idle);
+    assert_eq!(write_all(&tcp(), &objects), all_ok(PROCESSES));
+    wait_until("the writer is gone", || threads("data") == idle);
+    let mut stopped: Vec<Stopped> = Vec::new();
+    for object in &objects {
+        let mut stream = connect_nearby(&node.endpoint);
+        assert_eq!(pin(&mut stream, &[range(object)]), [Ok(())]);
+        stopped.push(Stopped::with(stream));
+    }
+    assert_eq!(node.host.pins(), PROCESSES);
+    wait_until("each has a thread", || threads("data") == idle + PROCESSES);
+    let newer = |object: &Object| [Object { version: version(90), ..object.clone() }];
+    let (node, objects) = (&node, &objects);
+    std::thread::scope(move |scope| {
+        let write = |object| scope.spawn(move || write_all(&tcp(), &newer(object)));
+        let writers: Vec<_> = objects.iter().map(write).collect();
+        // What is left are the threads that serve the writers.
+        wait_until("one thread waits for all", || {
+            threads("data-overdue") == 1 && threads("data") == idle + PROCESSES
+        });
+        assert_eq!(node.host.pins(), PROCESSES, "they may go on at any moment");
+        // The end of one gives back what it viewed, and nothing of the others.
+        for (number, (stopped, writer)) in stopped.into_iter().zip(writers).enumerate() {
+            assert!(!writer.is_finished());
+            drop(stopped);
+            assert_eq!(writer.join().unwrap(), all_ok(1));
+            assert_eq!(node.host.pins(), PROCESSES - 1 - number);
+            assert_eq!(read_all(&tcp(), &newer(&objects[number])), all_ok(1));
+        }
+        wait_until("no thread waits", || threads("data-overdue") == 0);
     });
 }
 
