@@ -92,6 +92,8 @@ pub(crate) struct RunState {
     pub(crate) rests_us: [u64; 5],
     pub(crate) has_groups: bool,
     pub(crate) has_soft_pins: bool,
+    /// Whether tenants have quotas, which bound what they may pin.
+    pub(crate) has_quotas: bool,
     /// Whether a miss of a key that was readable all the time is a violation.
     pub(crate) judges_misses: bool,
     /// Whether a failed get is a violation: in this run nothing fails, and no segment leaves.
@@ -166,6 +168,7 @@ impl RunState {
             },
             has_groups: scenario.has_groups,
             has_soft_pins: scenario.has_soft_pins,
+            has_quotas: scenario.has_quotas,
             judges_misses: kind == Kind::Calm,
             judges_failures: kind == Kind::Calm && (scenario.leave_in, scenario.drain_in) == (0, 0),
             is_ending: false,

@@ -11,7 +11,8 @@ const SESSION_TTL_MS: u64 = 3_600_000;
 
 fn config(run_state: &mut RunState, replica_num: u32) -> ReplicateConfig<'static> {
     // At the end every put must succeed, and pins beyond the guaranteed share of a tenant are refused.
-    let hard_pin = run_state.chance.below(16) == 0 && !run_state.is_ending;
+    let may_pin = !(run_state.is_ending && run_state.has_quotas);
+    let hard_pin = run_state.chance.below(16) == 0 && may_pin;
     let soft_pin = if run_state.has_soft_pins { soft_pin(run_state) } else { SoftPin::Preserve };
     ReplicateConfig { replica_num, hard_pin, soft_pin, ..ReplicateConfig::default() }
 }
