@@ -45,6 +45,21 @@ impl Pool {
         command
     }
 
+    /// The command at a terminal of this size, which `script` makes.
+    pub(crate) fn at_terminal(&self, size: &str, args: &str) -> Command {
+        let inner = format!("stty {size}; exec \"$MOONCAKE\" {args}");
+        let mut command = Command::new("script");
+        command.args(["-qfec", &inner, "/dev/null"]);
+        for (name, value) in self.command(&[]).get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.env("MOONCAKE", MOONCAKE).env("SHELL", "/bin/sh");
+        command
+    }
+
     pub(crate) fn run(&self, args: &[&str]) -> Ended {
         self.run_with(args, b"")
     }

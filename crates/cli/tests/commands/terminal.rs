@@ -1,22 +1,12 @@
 //! What the commands show at a terminal, which `script` makes.
 
 use std::fs;
-use std::process::Command;
 
-use crate::pool::{MOONCAKE, Pool, bytes, fed, folder};
+use crate::pool::{Pool, bytes, fed, folder};
 
 /// What a command paints at a terminal of 100 columns.
 fn painted(pool: &Pool, args: &str) -> String {
-    let inner = format!("stty cols 100; exec \"$MOONCAKE\" {args}");
-    let mut command = Command::new("script");
-    command.args(["-qfec", &inner, "/dev/null"]);
-    for (name, value) in pool.command(&[]).get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
-    command.env("MOONCAKE", MOONCAKE).env("SHELL", "/bin/sh");
+    let command = pool.at_terminal("cols 100", args);
     String::from_utf8_lossy(&fed(command, b"").out).into_owned()
 }
 

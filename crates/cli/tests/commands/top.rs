@@ -1,14 +1,14 @@
 //! `top` in a pseudo-terminal: what it paints, and the keys that it takes.
 
 use std::io::{Read, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use mooncake_testing::PATIENCE;
 use serde_json::json;
 
-use crate::pool::{MOONCAKE, Pool, fed, mooncake};
+use crate::pool::{Pool, fed, mooncake};
 
 const ROWS: u16 = 30;
 const COLUMNS: u16 = 120;
@@ -22,16 +22,8 @@ struct Terminal {
 
 impl Terminal {
     fn start(pool: &Pool, args: &str) -> Self {
-        let inner = format!("stty rows {ROWS} cols {COLUMNS}; exec \"$MOONCAKE\" {args}");
-        let mut command = Command::new("script");
-        command.args(["-qfec", &inner, "/dev/null"]);
-        for (name, value) in pool.command(&[]).get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        command.env("MOONCAKE", MOONCAKE).env("TERM", "xterm").env("SHELL", "/bin/sh");
+        let mut command = pool.at_terminal(&format!("rows {ROWS} cols {COLUMNS}"), args);
+        command.env("TERM", "xterm");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("script is a part of Debian");
         let keys = child.stdin.take().expect("a pipe");
