@@ -44,6 +44,18 @@ impl OwnedInfo {
     pub(crate) fn as_ptr(&self) -> *mut Info {
         self.info.as_ptr()
     }
+
+    /// Names the endpoints that are opened by this structure.
+    pub(crate) fn set_address_text(&mut self, text: &str) {
+        // SAFETY: the structure belongs to this value alone. It frees its address by `free`, so the former one is freed so,
+        // and the new one comes from `strdup`; the length counts the zero.
+        unsafe {
+            let info = self.info.as_mut();
+            libc::free(info.src_addr);
+            info.src_addr = duplicate(Some(text)).cast();
+            info.src_addrlen = if info.src_addr.is_null() { 0 } else { text.len() + 1 };
+        }
+    }
 }
 
 /// Lists what fits the options, in the library's order.

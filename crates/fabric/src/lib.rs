@@ -54,6 +54,7 @@ mod port;
 mod position;
 mod progress;
 mod registration;
+mod shm_files;
 #[allow(unsafe_code, reason = "the types of C functions")]
 mod symbols;
 mod target;

@@ -18,6 +18,7 @@ use crate::load::Library;
 use crate::object::Object;
 use crate::port::{Port, Provider, Registered, Side};
 use crate::registration::{Access, Rights};
+use crate::shm_files::ShmFiles;
 
 /// A device of libfabric that is open.
 pub(crate) struct Libfabric {
@@ -30,19 +31,23 @@ pub(crate) struct Libfabric {
     /// Most requests in flight on an endpoint.
     pub(crate) requests: usize,
     next_key: AtomicU64,
+    _files: Option<ShmFiles>,
 }
 
 impl Libfabric {
     pub(crate) fn open(
         library: &'static Library,
-        (device, info): (Device, OwnedInfo),
+        (device, mut info): (Device, OwnedInfo),
         requests: usize,
     ) -> Result<Libfabric, CallError> {
+        // Where the folder cannot be written, the provider fails by itself, and says so.
+        let files = (device.provider == "shm").then(|| ShmFiles::new().ok()).flatten();
+        if let Some(files) = &files {
+            info.set_address_text(&files.address());
+        }
         let (fabric, domain) = open(library, &info)?;
-        let mut seed = [0; 8];
-        getrandom::fill(&mut seed).expect("the system has randomness");
-        let next_key = AtomicU64::new(u64::from_ne_bytes(seed));
-        Ok(Libfabric { domain, fabric, info, library, device, requests, next_key })
+        let next_key = AtomicU64::new(random());
+        Ok(Libfabric { domain, fabric, info, library, device, requests, next_key, _files: files })
     }
 
     /// A key for a registration, if the provider does not choose keys. Keys begin at random: what was told about a
@@ -53,6 +58,12 @@ impl Libfabric {
         let mask = (u64::MAX >> (64 - bits)) >> 1;
         self.next_key.fetch_add(1, Ordering::Relaxed) & mask
     }
+}
+
+pub(crate) fn random() -> u64 {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).expect("the system has randomness");
+    u64::from_ne_bytes(bytes)
 }
 
 impl Provider for Libfabric {

@@ -1,5 +1,6 @@
 //! Peers that come and go.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mooncake_fabric::{
@@ -30,21 +31,20 @@ fn read(initiator: &Initiator, target: &Target, memory: HeldSlice) {
 }
 
 /// Lets peers come and go, a fifth of them before anything is measured. What stays of each peer stays in each part of the
-/// rest; what a busy machine has not released yet does not.
+/// rest; what a busy machine has not released yet is waited for.
 fn check(provider: &str, crowd: usize, mut come_and_go: impl FnMut()) {
     let part = crowd / 5;
-    let mut descriptors = None;
-    let mut least = usize::MAX;
-    for number in 0..5 {
+    (0..part).for_each(|_| come_and_go());
+    let (open, mut least) = (open_descriptors(), usize::MAX);
+    for _ in 1..5 {
         let bytes = resident_bytes();
         (0..part).for_each(|_| come_and_go());
-        let open = *descriptors.get_or_insert_with(open_descriptors);
-        // There may be fewer: what went before was released late.
-        let now = open_descriptors();
-        assert!(now <= open, "{provider}: {now} descriptors are open, {open} were");
-        if number > 0 {
-            least = least.min(resident_bytes().saturating_sub(bytes) / part);
+        let end = soon();
+        while open_descriptors() > open {
+            assert!(Instant::now() < end, "{provider}: {} of {open}", open_descriptors());
+            std::thread::sleep(Duration::from_millis(10));
         }
+        least = least.min(resident_bytes().saturating_sub(bytes) / part);
     }
     assert!(least < 4096, "{provider}: {least} bytes stay of each peer");
 }
@@ -144,6 +144,17 @@ fn a_peer_that_is_killed_in_the_middle_is_an_error_and_others_are_served() {
         there.submit(Direction::Read, &parts).unwrap().wait(soon()).unwrap();
         assert!(mine.sub(0, 4096).raw().to_vec() == expected(0, 4096, 1), "{provider}");
     }
+}
+
+/// Each endpoint of `shm` is a file of 16 MB.
+#[test]
+fn of_a_killed_process_no_shared_memory_is_left() {
+    let (mut victim, address) = PeerProcess::start("shm");
+    let file = Path::new("/dev/shm").join(address.to_string().strip_prefix("fi_shm://").unwrap());
+    victim.kill();
+    assert!(file.exists(), "{}", file.display());
+    let (_domain, _initiator) = open("shm", Limits::default());
+    assert!(!file.exists(), "{}", file.display());
 }
 
 #[test]
