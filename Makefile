@@ -102,7 +102,7 @@ servers: ## install etcd, Redis, Prometheus, Chromium and others that the tests 
 
 test-rust: servers
 	@if cargo nextest --version >/dev/null 2>&1; then set -x; cargo nextest run --workspace --tests --locked \
-	    --profile make --test-threads $$((2 * $$(nproc))); \
+	    --profile make --no-fail-fast --test-threads $$((2 * $$(nproc))); \
 	else set -x; cargo test --workspace --tests --locked; fi
 	cargo test --workspace --doc --locked
 

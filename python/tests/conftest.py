@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from unittest.mock import patch
 
 import pytest
 from cluster import FABRIC, MIB, Cluster, Memory
@@ -27,6 +28,16 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def one_sided_cluster() -> Iterator[Cluster]:
+    """As `cluster`, of nodes whose memory is read and written one-sided."""
+    with Cluster("--default_kv_lease_ttl=300") as cluster:
+        with patch.dict(os.environ, FABRIC):
+            for _ in range(2):
+                cluster.start_node(64 * MIB)
+        yield cluster
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Runs the tests of modules that name `POOLS` on each of these pools, except tests that use the cluster itself."""
     pools = getattr(metafunc.module, "POOLS", [])
@@ -44,11 +55,8 @@ def shared_store(request: pytest.FixtureRequest) -> Iterator[MooncakeDistributed
         yield store
         store.close()
     elif getattr(request, "param", "master") == "fabric":
-        with pytest.MonkeyPatch.context() as patch, Cluster("--default_kv_lease_ttl=300") as cluster:
-            for name, value in FABRIC.items():
-                patch.setenv(name, value)
-            for _ in range(2):
-                cluster.start_node(64 * MIB)
+        cluster = request.getfixturevalue("one_sided_cluster")
+        with patch.dict(os.environ, FABRIC):
             yield cluster.store()
     else:
         yield request.getfixturevalue("cluster").store()

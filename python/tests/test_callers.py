@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
-from cluster import MIB, Cluster, Memory, content
+from cluster import FABRIC, MIB, Cluster, Memory, content
 from gpu import DeviceMemory
 from mooncake.store import MooncakeDistributedStore, ReplicateConfig
 
@@ -183,6 +185,19 @@ def test_recorded_calls_have_the_recorded_results(
         replay.run()
     finally:
         replay.close()
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=[path.stem for path in SCRIPTS])
+def test_recorded_calls_have_the_recorded_results_where_bytes_move_one_sided(
+    path: Path, one_sided_cluster: Cluster
+) -> None:
+    with patch.dict(os.environ, FABRIC):
+        assert one_sided_cluster.store().remove_all(force=True) >= 0
+        replay = Replay(json.loads(path.read_text()), one_sided_cluster, Memory)
+        try:
+            replay.run()
+        finally:
+            replay.close()
 
 
 def test_every_script_is_there() -> None:

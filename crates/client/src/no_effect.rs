@@ -91,8 +91,12 @@ const NO_EFFECT: &[NoEffect] = &[
         "only memory of the host is served, and none of it is pinned",
     ),
     row(
-        &["device_names", "rdma_devices", "MC_STORE_HCA_*", "MC_RDMA_*", "MC_EFA_*"],
+        &["device_names", "rdma_devices"],
         "no network card is chosen: bytes go by TCP, as the system routes them",
+    ),
+    row(
+        &["MC_STORE_HCA_*", "MC_RDMA_*", "MC_EFA_*"],
+        "the protocol rdma uses the NICs nearest to the memory, and threads that wait move the requests",
     ),
     row(
         &[
@@ -326,8 +330,8 @@ mod tests {
             ("v", "1"),
         ];
         let names = of_variables(all.map(|(name, value)| (name.into(), value.into())).into_iter());
-        let expected = "without effect in this build: MC_RDMA_SIGNAL_INTERVAL, MC_STORE_HCA_AFFINITY (no network card is \
-                        chosen: bytes go by TCP, as the system routes them); MC_STORE_LOCAL_HOT_USE_SHM (all processes of a user on \
+        let expected = "without effect in this build: MC_RDMA_SIGNAL_INTERVAL, MC_STORE_HCA_AFFINITY (the protocol rdma \
+                        uses the NICs nearest to the memory, and threads that wait move the requests); MC_STORE_LOCAL_HOT_USE_SHM (all processes of a user on \
                         a host share one hot cache); MOONCAKE_OFFLOAD_BUCKET_KEYS_LIMIT (disks have one format, a log \
                         of checked records that outlives its process)";
         assert_eq!(warning(&names).as_deref(), Some(expected));
