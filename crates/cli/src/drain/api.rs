@@ -3,7 +3,7 @@
 use mooncake_http::admin::AdminRequest;
 use mooncake_types::ErrorCode;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::args::DrainArgs;
 use crate::admin_masters::{ApiError, Masters, ask, encoded};
@@ -51,6 +51,21 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
+    /// The job as JSON.
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "job": self.job_id, "status": self.status_name, "segments": self.segments, "message": self.message,
+            "moved": self.moved_units(), "moved_bytes": self.migrated_bytes, "left": self.remaining_units,
+            "on_their_way": self.active_units, "waiting": self.blocked_units, "failed": self.failed_units,
+            "let_go": self.released_units,
+        })
+    }
+
+    /// Objects that lie elsewhere now.
+    pub(super) fn moved_units(&self) -> u64 {
+        self.succeeded_units.saturating_sub(self.released_units)
+    }
+
     pub(super) fn has_ended(&self) -> bool {
         matches!(&*self.status_name, "SUCCEEDED" | "FAILED" | "CANCELED")
     }

@@ -48,6 +48,9 @@ pub(super) struct DrainArgs {
     /// is.
     #[arg(long, conflicts_with_all = ["job", "cancel", "target_segments"])]
     pub(super) undo: bool,
+    /// Print the result as one JSON object; progress is text on standard error as ever.
+    #[arg(long)]
+    pub(super) json: bool,
     /// Cancel a job. Its segments take puts again.
     #[arg(long, value_name = "JOB", conflicts_with = "segments")]
     pub(super) cancel: Option<String>,

@@ -7,6 +7,7 @@ mod watch;
 use std::process::ExitCode;
 
 use mooncake_types::{ByteSize, ErrorCode};
+use serde_json::json;
 
 use crate::admin_masters::{ApiError, Masters};
 use crate::exit::{self, complain, say};
@@ -43,13 +44,21 @@ fn run(args: &DrainArgs) -> Result<ExitCode, String> {
     if args.undo {
         for name in &args.segments {
             masters.undrain(name).map_err(|error| error.to_string())?;
-            say(format_args!("{name} takes puts again\n"));
+            if !args.json {
+                say(format_args!("{name} takes puts again\n"));
+            }
+        }
+        if args.json {
+            say(format_args!("{}\n", json!({"undrained": args.segments})));
         }
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(job) = &args.cancel {
         masters.cancel(job).map_err(|error| error.to_string())?;
-        say(format_args!("{job} canceled\n"));
+        match args.json {
+            true => say(format_args!("{}\n", json!({"job": job, "status": "CANCELED"}))),
+            false => say(format_args!("{job} canceled\n")),
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let job = match &args.job {
@@ -57,7 +66,14 @@ fn run(args: &DrainArgs) -> Result<ExitCode, String> {
         None => match masters.create(args) {
             Ok(job) => job,
             Err(error) if is_done(&mut masters, args, &error) => {
-                say(format_args!("The segments are empty already; their nodes can be stopped.\n"));
+                let drained =
+                    json!({"job": null, "status": "SUCCEEDED", "segments": args.segments});
+                match args.json {
+                    true => say(format_args!("{drained}\n")),
+                    false => say(format_args!(
+                        "The segments are empty already; their nodes can be stopped.\n"
+                    )),
+                }
                 return Ok(ExitCode::SUCCESS);
             }
             Err(error) => match running_job(&mut masters, args, &error) {
@@ -73,12 +89,15 @@ fn run(args: &DrainArgs) -> Result<ExitCode, String> {
     match watch.run()? {
         Outcome::Interrupted => {
             let job = &watch.job;
+            if args.json {
+                say(format_args!("{}\n", watch.last.json()));
+            }
             complain(format_args!(
                 "mooncake drain: the job goes on: mooncake drain --job {job} follows it, --cancel {job} ends it\n"
             ));
             Ok(ExitCode::from(INTERRUPTED))
         }
-        Outcome::Ended | Outcome::TimeIsOver => Ok(conclude(&watch.job, &watch.last)),
+        Outcome::Ended | Outcome::TimeIsOver => Ok(conclude(args.json, &watch.job, &watch.last)),
     }
 }
 
@@ -111,7 +130,7 @@ pub(crate) fn line(progress: &Progress) -> String {
     let mut text = format!(
         "{}: {} moved ({}), {} left",
         progress.status_name,
-        progress.succeeded_units - progress.released_units.min(progress.succeeded_units),
+        progress.moved_units(),
         ByteSize(progress.migrated_bytes),
         progress.remaining_units
     );
@@ -128,22 +147,22 @@ pub(crate) fn line(progress: &Progress) -> String {
     text
 }
 
-fn conclude(job: &str, last: &Progress) -> ExitCode {
+fn conclude(as_json: bool, job: &str, last: &Progress) -> ExitCode {
+    match as_json {
+        true => say(format_args!("{}\n", last.json())),
+        false => say(format_args!("{}\n", line(last))),
+    }
     match &*last.status_name {
+        "SUCCEEDED" if as_json => ExitCode::SUCCESS,
         "SUCCEEDED" => {
-            say(format_args!(
-                "{}\nThe segments are empty; their nodes can be stopped.\n",
-                line(last)
-            ));
+            say(format_args!("The segments are empty; their nodes can be stopped.\n"));
             ExitCode::SUCCESS
         }
         "FAILED" | "CANCELED" => {
-            say(format_args!("{}\n", line(last)));
             complain(format_args!("mooncake drain: {}\n", last.message));
             ExitCode::FAILURE
         }
         _ => {
-            say(format_args!("{}\n", line(last)));
             complain(format_args!(
                 "mooncake drain: the time is over; the job goes on: mooncake drain --job {job}\n"
             ));

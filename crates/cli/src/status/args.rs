@@ -18,4 +18,7 @@ pub(super) struct StatusArgs {
     pub(super) given: Vec<String>,
     #[command(flatten)]
     pub(super) masters: PoolName,
+    /// Print all of it as one JSON object.
+    #[arg(long)]
+    pub(super) json: bool,
 }

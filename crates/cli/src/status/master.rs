@@ -3,6 +3,7 @@
 use mooncake_http::admin;
 use mooncake_master::Problem;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 /// A master, and its answer to `/health`.
 #[derive(Debug, PartialEq, Eq)]
@@ -108,6 +109,21 @@ impl Master {
         let rest = [Some(rest).filter(|rest| !rest.is_empty()), version].into_iter().flatten();
         let rest = rest.collect::<Vec<_>>().join("; ");
         [self.http.clone(), health.role.clone(), health.ha_state.clone(), rest]
+    }
+
+    /// The same as JSON.
+    pub(super) fn json(&self) -> Value {
+        let Ok(health) = &self.health else {
+            return json!({"http": self.http, "error": self.health.as_ref().err()});
+        };
+        let following = health.following.as_ref();
+        let following = following
+            .map(|it| json!({"segments": it.segments, "known_segments": it.known_segments}));
+        json!({
+            "http": self.http, "role": health.role, "state": health.ha_state, "version": health.version,
+            "protocol": health.protocol_version, "leader": health.leader_address, "epoch": health.view_version,
+            "following": following, "reason": health.reason,
+        })
     }
 
     /// Why the master is a problem: it does not answer, or leads without serving.

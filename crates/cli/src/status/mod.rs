@@ -14,7 +14,7 @@ use crate::exit::{self, complain, say};
 use crate::{drain, segment_list};
 use args::StatusArgs;
 use master::Master;
-use report::{Drain, Pool, report};
+use report::{Pool, json, problems, text};
 
 /// The flags of the program.
 pub(crate) fn command() -> clap::Command {
@@ -39,8 +39,11 @@ pub fn main(args: &[String]) -> ExitCode {
         Ok(pool) => (pool, None),
         Err(reason) => (None, Some(reason)),
     };
-    let (text, problems) = report(&masters, pool.as_ref());
-    say(format_args!("{text}"));
+    let problems = problems(&masters, pool.as_ref());
+    match args.json {
+        true => say(format_args!("{}\n", json(&masters, pool.as_ref(), &problems))),
+        false => say(format_args!("{}", text(&masters, pool.as_ref(), &problems))),
+    }
     if let Some(reason) = &failure {
         complain(format_args!("mooncake status: {reason}\n"));
     }
@@ -51,6 +54,5 @@ fn pool_of(http: &str) -> Result<Pool, String> {
     let segments = segment_list::list(http).map_err(|error| error.to_string())?;
     let metrics = admin::get(http, "/metrics").map_err(|error| error.to_string())?;
     let drains = drain::api::running(http).map_err(|error| error.to_string())?;
-    let drains = drains.iter().map(Drain::from).collect();
     Ok(Pool { object_count: admin::metric(&metrics, "master_key_count"), segments, drains })
 }

@@ -1,9 +1,10 @@
-//! The printed text, and the rules for problems.
+//! The printed text, the same as JSON, and the rules for problems.
 
 use std::fmt::Write;
 
 use mooncake_master::{Problem, SegmentSight};
 use mooncake_types::ByteSize;
+use serde_json::{Value, json};
 
 use super::master::{Master, Trouble};
 use crate::drain::api::Progress;
@@ -17,26 +18,29 @@ const MEDIA: [&str; 4] = ["memory", "disk", "shared disk", "object store"];
 pub(super) struct Pool {
     pub(super) object_count: Option<u64>,
     pub(super) segments: Vec<ListedSegment>,
-    pub(super) drains: Vec<Drain>,
+    /// The running drain jobs.
+    pub(super) drains: Vec<Progress>,
 }
 
-/// A running drain job.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Drain {
-    pub(super) job: String,
-    pub(super) segments: String,
-    pub(super) progress: String,
+/// All of it as JSON. What is not known is null.
+pub(super) fn json(masters: &[Master], pool: Option<&Pool>, problems: &[Trouble]) -> Value {
+    let segment = |it: &ListedSegment| {
+        json!({"name": it.name, "endpoint": it.endpoint, "medium": it.medium, "domains": it.domains, "state": it.state,
+               "used_bytes": it.used_bytes, "len_bytes": it.len_bytes, "in_sight": it.is_in_sight,
+               "reachable": it.is_reachable})
+    };
+    let problem = |it: &Trouble| json!({"text": it.text, "remedy": it.remedy});
+    json!({
+        "masters": masters.iter().map(Master::json).collect::<Vec<_>>(),
+        "objects": pool.and_then(|it| it.object_count),
+        "segments": pool.map(|it| it.segments.iter().map(segment).collect::<Vec<_>>()),
+        "drains": pool.map(|it| it.drains.iter().map(Progress::json).collect::<Vec<_>>()),
+        "problems": problems.iter().map(problem).collect::<Vec<_>>(),
+    })
 }
 
-impl From<&Progress> for Drain {
-    fn from(job: &Progress) -> Self {
-        let (id, segments) = (job.job_id.clone(), job.segments.join(", "));
-        Self { job: id, segments, progress: line(job) }
-    }
-}
-
-/// The text to print, and the problems that it lists at the end.
-pub(super) fn report(masters: &[Master], pool: Option<&Pool>) -> (String, Vec<Trouble>) {
+/// The text to print, which lists the problems at its end.
+pub(super) fn text(masters: &[Master], pool: Option<&Pool>, problems: &[Trouble]) -> String {
     let mut text = "masters\n".to_owned();
     text += &table(masters.iter().map(Master::cells));
     if let Some(pool) = pool {
@@ -46,24 +50,24 @@ pub(super) fn report(masters: &[Master], pool: Option<&Pool>) -> (String, Vec<Tr
         text += &table(pool.segments.iter().map(cells));
         if !pool.drains.is_empty() {
             text += "drains\n";
-            let cells = |it: &Drain| [it.job.clone(), it.segments.clone(), it.progress.clone()];
+            let cells = |it: &Progress| [it.job_id.clone(), it.segments.join(", "), line(it)];
             text += &table(pool.drains.iter().map(cells));
         }
     }
-    let problems = problems(masters, pool);
     if !problems.is_empty() {
         text += "problems\n";
-        for Trouble { text: problem, remedy } in &problems {
+        for Trouble { text: problem, remedy } in problems {
             let _ = writeln!(text, "  {problem}");
             if !remedy.is_empty() {
                 let _ = writeln!(text, "    {remedy}");
             }
         }
     }
-    (text, problems)
+    text
 }
 
-fn problems(masters: &[Master], pool: Option<&Pool>) -> Vec<Trouble> {
+/// What is wrong with masters and pool.
+pub(super) fn problems(masters: &[Master], pool: Option<&Pool>) -> Vec<Trouble> {
     let mut problems: Vec<Trouble> = masters.iter().filter_map(Master::problem).collect();
     let leader = masters.iter().find(|master| master.leads());
     if leader.is_none() {

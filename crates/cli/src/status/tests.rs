@@ -1,7 +1,8 @@
 use mooncake_client::SegmentId;
 
 use super::master::{Master, Trouble};
-use super::report::{Drain, Pool, report};
+use super::report::{Pool, json, problems, text};
+use crate::drain::api::Progress;
 use crate::segment_list::ListedSegment;
 
 const GIB: u64 = 1 << 30;
@@ -9,6 +10,11 @@ const GIB: u64 = 1 << 30;
 fn master(http: &str, health: &str) -> Master {
     let health = serde_json::from_str(health).map_err(|error| error.to_string());
     Master { http: http.to_owned(), health }
+}
+
+fn report(masters: &[Master], pool: Option<&Pool>) -> (String, Vec<Trouble>) {
+    let problems = problems(masters, pool);
+    (text(masters, pool, &problems), problems)
 }
 
 fn texts(problems: &[Trouble]) -> Vec<&str> {
@@ -43,6 +49,41 @@ fn segment(name: &str, medium: &str, used_bytes: u64) -> ListedSegment {
         len_bytes: 4 * GIB,
         domains: Vec::new(),
     }
+}
+
+fn drain() -> Progress {
+    serde_json::from_str(
+        r#"{"job_id":"1-2","status_name":"RUNNING","segments":["n1:1"],"succeeded_units":3,"failed_units":0,
+            "blocked_units":0,"active_units":0,"migrated_bytes":1048576,"message":"","remaining_units":4}"#,
+    )
+    .unwrap()
+}
+
+#[test]
+fn all_of_it_is_told_as_json() {
+    let pool = Pool {
+        object_count: Some(12),
+        segments: vec![segment("n1:1", "memory", GIB)],
+        drains: vec![drain()],
+    };
+    let silent = Master { http: "m3:9003".to_owned(), health: Err("it hangs".to_owned()) };
+    let masters = [leader("serving"), standby(), silent];
+    let told = json(&masters, Some(&pool), &problems(&masters, Some(&pool)));
+    let check = |pointer: &str, expected: serde_json::Value| {
+        assert_eq!(told.pointer(pointer), Some(&expected), "{pointer}");
+    };
+    check("/masters/0/role", "leader".into());
+    check("/masters/0/epoch", 7.into());
+    check("/masters/1/following/known_segments", 1.into());
+    check("/masters/2", serde_json::json!({"http": "m3:9003", "error": "it hangs"}));
+    check("/objects", 12.into());
+    check("/segments/0/used_bytes", GIB.into());
+    check("/drains/0/job", "1-2".into());
+    check("/drains/0/moved_bytes", (1 << 20).into());
+    check("/drains/0/left", 4.into());
+    check("/problems", serde_json::json!([{"text": "it hangs", "remedy": ""}]));
+    let unknown = json(&masters[1..], None, &[]);
+    assert!(unknown["objects"].is_null() && unknown["segments"].is_null());
 }
 
 #[test]
@@ -143,11 +184,7 @@ fn what_the_leader_finds_wrong_and_what_is_drained_is_told() {
     let health = r#"{"status":"ok","role":"leader","ha_state":"suspended","service_ready":false,
         "leader_address":"m1:50051","view_version":7,"reason":"no coordinator since 9 s: etcd is silent",
         "problems":["100 objects have fewer replicas than were asked for","another"],"remedies":["add a node"]}"#;
-    let drain = Drain {
-        job: "1-2".to_owned(),
-        segments: "n1:1".to_owned(),
-        progress: "RUNNING: 3 moved (1 MB), 4 left".to_owned(),
-    };
+    let drain = drain();
     // The leader names a lack of memory itself.
     let pool = Pool { object_count: None, segments: Vec::new(), drains: vec![drain] };
     let candidate = r#"{"status":"ok","role":"standby","ha_state":"candidate","service_ready":false,

@@ -106,6 +106,28 @@ fn a_node_is_drained_under_readers_and_writers_and_then_killed() {
 }
 
 #[test]
+fn results_are_told_as_json_to_programs() {
+    let master = Master::start(MASTER, &[]);
+    let first = node(&master, "32MB");
+    let store = start::store(&*master.rpc);
+    put(&store, "key", 0).expect("there is room");
+    let _second = node(&master, "32MB");
+    let told = |args: &[&str]| -> serde_json::Value {
+        let (status, out, progress) = drain(&master, args);
+        assert_eq!(status, Some(0), "{out}{progress}");
+        serde_json::from_str(&out).expect("one object")
+    };
+    let drained = told(&[&first.address, "--json"]);
+    assert_eq!((&drained["status"], &drained["left"]), (&"SUCCEEDED".into(), &0.into()));
+    assert_eq!((&drained["moved"], &drained["moved_bytes"]), (&1.into(), &LEN.into()));
+    let again = told(&[&first.address, "--json"]);
+    assert_eq!(again["segments"], serde_json::json!([first.address]));
+    assert_eq!(again["status"], "SUCCEEDED");
+    let undrained = told(&[&first.address, "--undo", "--json"]);
+    assert_eq!(undrained, serde_json::json!({"undrained": [first.address]}));
+}
+
+#[test]
 fn a_node_that_is_told_to_end_hands_over_what_it_holds() {
     for signal in [Signal::TERM, Signal::HUP] {
         hands_over_on(signal);
