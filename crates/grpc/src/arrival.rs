@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
-use mooncake_memory::PrivateWhile;
+use mooncake_tls::PrivateStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
@@ -25,9 +25,7 @@ pub struct Arrival {
 
 /// A stream whose first bytes are read again.
 pub(crate) struct Rewound {
-    /// Dropped before the stream, whose number may belong to another descriptor afterwards.
-    _private: PrivateWhile,
-    stream: TcpStream,
+    stream: PrivateStream,
     first: Bytes,
     link: Arc<Link>,
     /// One of the connections that may be open.
@@ -40,9 +38,8 @@ impl Rewound {
         link: Link,
         permit: OwnedSemaphorePermit,
     ) -> io::Result<Self> {
-        let stream = TcpStream::from_std(stream)?;
-        let private = PrivateWhile::open(&stream);
-        Ok(Self { _private: private, stream, first, link: Arc::new(link), _permit: permit })
+        let stream = PrivateStream::new(TcpStream::from_std(stream)?);
+        Ok(Self { stream, first, link: Arc::new(link), _permit: permit })
     }
 }
 
