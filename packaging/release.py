@@ -23,8 +23,8 @@ from pathlib import Path
 import backend
 
 ROOT = Path(__file__).resolve().parent.parent
-# `bench/package.py` measures against the same.
-MAX_WHEEL_BYTES = 15_000_000
+# What it may grow to unnoticed. The goal is 15 MB: docs/performance/python.md says what takes the room.
+MAX_WHEEL_BYTES = 17_500_000
 STORED = """
 import mooncake
 from mooncake.store import MooncakeDistributedStore
