@@ -29,7 +29,7 @@ AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build check check-rust check-python check-licences servers test test-rust test-chaos test-python demo \
-    c-api install-systemd docs reference figures bench bench-scale bench-check bench-all bench-recovery engines gpu gpu-engine soak chaos clean
+    c-api install-systemd release docs reference figures bench bench-scale bench-check bench-all bench-recovery engines gpu gpu-engine soak chaos clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +119,10 @@ test-python: $(TEST_WHEEL)
 demo: ## replay real requests against a pool of several processes; ARGS=--help: options
 	cargo build --locked --profile quick --package mooncake-cli --bins
 	cargo run --quiet --locked --profile quick --package mooncake-cli --bin mooncake -- replay $(ARGS)
+
+# Needs the tools of $(TOOLS) alone. ARGS="--profile dev" runs the steps with a build that takes less time, and is no release.
+release: $(TOOLS) ## make a release in dist, and check it: the source package, the wheel out of it, checksums
+	$(BIN)/python packaging/release.py $(ARGS)
 
 # The variable leaves out a message about other programs.
 docs: $(TOOLS) ## build the documents as a site, into .site

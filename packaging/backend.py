@@ -1,11 +1,12 @@
 """Builds the wheel: first the Rust commands, then, with maturin, the extension module and the Python package.
 
-A PEP 517 backend around maturin's. It adds three things:
+A PEP 517 backend around maturin's. It adds these:
 
 - The native commands are scripts of the wheel, so that `pip install .` puts them on the PATH. Their man pages and
   completions lie in its `share`.
 - One stable-ABI module serves every Python from 3.11 on. Python 3.10, whose stable ABI lacks the buffer protocol, gets
   a module of its own.
+- `pip wheel` and the like build the source package, too: see `source.py`.
 - The wheel's tag is that of the oldest glibc on which the commands run, like `manylinux_2_34`. Maturin checks that the
   module runs there, too, and needs no other library of the system.
 
@@ -21,11 +22,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import maturin
+import source
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "python" / "mooncake_pool.data"
@@ -74,13 +77,13 @@ def build_editable(
 prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 
 
-class UnsupportedOperation(Exception):  # noqa: N818 -- the name is given
-    """PEP 517's exception for an operation that a backend does not support."""
-
-
 def build_sdist(directory: str, config_settings: Mapping[str, Any] | None = None) -> str:
-    """Refuses: wheels are built from a clone of the repository."""
-    raise UnsupportedOperation("there is no source distribution; build from a clone of the repository")
+    """Writes the source package. It needs a clone of the repository, and git."""
+    prepare()
+    with tempfile.TemporaryDirectory() as folder:
+        name = maturin.prepare_metadata_for_build_wheel(folder)
+        metadata = (Path(folder) / name / "METADATA").read_text()
+    return source.write(ROOT, Path(directory), metadata)
 
 
 def prepare() -> None:
@@ -92,6 +95,9 @@ def prepare() -> None:
     if sys.version_info >= (3, 11) and not free_threaded and "--features" not in arguments:
         os.environ["MATURIN_PEP517_ARGS"] = f"{arguments} --features abi3".strip()
     SCRIPTS.mkdir(parents=True, exist_ok=True)
+    # In a source package, which is no clone.
+    if (ROOT / "COMMIT").exists():
+        os.environ.setdefault("MOONCAKE_COMMIT", (ROOT / "COMMIT").read_text().strip())
     os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")])
 
 
@@ -101,7 +107,8 @@ def use_profile(config_settings: Mapping[str, Any] | None) -> str:
     if not isinstance(profile, str):
         sys.exit(f"the setting 'profile' is given more than once: {profile}")
     arguments = os.environ.get("MATURIN_PEP517_ARGS", "")
-    os.environ["MATURIN_PEP517_ARGS"] = f"{arguments} --profile {profile}".strip()
+    packed = " --compression-level 9" if profile == "release" and "--compression" not in arguments else ""
+    os.environ["MATURIN_PEP517_ARGS"] = f"{arguments} --profile {profile}{packed}".strip()
     return profile
 
 

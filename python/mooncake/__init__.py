@@ -1,6 +1,12 @@
 """Mooncake Store: a distributed KV-cache store for LLM inference.
 
-The API is in `mooncake.store`. Other distributions may add modules to this package.
+The API is in `mooncake.store`. Other distributions may add modules to this package. For a reader of its code:
+
+- `store`, with `buffer_pool` and `async_store`: the pool, for callers that put and get bytes. `_native` is the module
+  in Rust; `_native.pyi` documents it. `engine`: transfers without a master.
+- `vllm` and `lmcache`: connectors for these engines.
+- `cli*`, `mooncake_store_service` with `_rest`, `http_metadata_server`: programs.
+- `_values`: values with types above bytes: tensors, structured objects, tables. They load when they are first used.
 """
 
 from __future__ import annotations

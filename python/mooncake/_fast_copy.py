@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mooncake._structured.array import Array
+    from mooncake._values.structured.array import Array
 
 __all__ = ["concat_arrays_into"]
 
@@ -23,7 +23,7 @@ def concat_arrays_into(
     Raises TypeError for an item that is no ndarray. Raises ValueError for an array that is not C-contiguous or holds
     Python objects, and if the memory is too small or no address. After an error nothing was copied.
     """
-    from mooncake._structured.array import bytes_of, memory_at, np
+    from mooncake._values.structured.array import bytes_of, memory_at, np
 
     if not isinstance(arrays, list):
         raise TypeError(f"arrays must be a list, not {type(arrays).__name__}")

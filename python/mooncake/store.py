@@ -1,7 +1,8 @@
 """The API of Mooncake Store: put, get and remove objects in a pool of memory that many processes lend."""
 
-from mooncake import _native, _tensor
-from mooncake._engram import EngramStore, EngramStoreConfig
+from typing import TYPE_CHECKING
+
+from mooncake import _first_use, _native
 from mooncake._enums import ObjectDataType, ReplicaStatus, SoftPinAction, TaskStatus, TaskType
 from mooncake._native import (
     BufferHandle,
@@ -20,9 +21,35 @@ from mooncake._native import (
     get_alloc_func_addr,
     get_free_func_addr,
 )
-from mooncake._tensor import ParallelAxis, ReadTarget, TensorCalls, TensorParallelism
-from mooncake._unsupported import MooncakeDistributedNoFRegister
+from mooncake._tensor_calls import TensorCalls
 from mooncake.buffer_pool import BufferLease, BufferLeaseView, BufferPool
+
+if TYPE_CHECKING:
+    from mooncake._unsupported import MooncakeDistributedNoFRegister
+    from mooncake._values.engram import EngramStore, EngramStoreConfig
+    from mooncake._values.tensor import ParallelAxis, ReadTarget, TensorParallelism
+
+_TENSOR = "mooncake._values.tensor"
+_ENGRAM = "mooncake._values.engram"
+# Names that few callers need: they load when they are first used.
+_LATER = {
+    "EngramStore": (_ENGRAM, "EngramStore"),
+    "EngramStoreConfig": (_ENGRAM, "EngramStoreConfig"),
+    "MooncakeDistributedNoFRegister": ("mooncake._unsupported", "MooncakeDistributedNoFRegister"),
+    "ParallelAxis": (_TENSOR, "ParallelAxis"),
+    "ReadTarget": (_TENSOR, "ReadTarget"),
+    "TensorParallelism": (_TENSOR, "TensorParallelism"),
+    # Callers of the C++ package use these names to convert tensors themselves.
+    "_deserialize_tensor": (_TENSOR, "deserialize_tensor"),
+    "_serialize_tensor": (_TENSOR, "serialize_tensor"),
+    "_tensor_metadata_size": (_TENSOR, "tensor_metadata_size"),
+}
+if not TYPE_CHECKING:  # with it, a check of types would let pass all names
+    __getattr__ = _first_use.names(globals(), _LATER)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
 
 
 class MooncakeDistributedStore(TensorCalls, _native.MooncakeDistributedStore):
@@ -53,11 +80,6 @@ def _get_pyclient_from_wrapper(wrapper: MooncakeDistributedStore) -> object:
     """Returns `wrapper._get_pyclient_capsule()`, as the function of this name in the C++ package does."""
     return wrapper._get_pyclient_capsule()
 
-
-# The tensor functions that structured objects use, under the names of the C++ package.
-_serialize_tensor = _tensor.serialize_tensor
-_deserialize_tensor = _tensor.deserialize_tensor
-_tensor_metadata_size = _tensor.tensor_metadata_size
 
 RegisteredBufferPool = BufferPool
 RegisteredBufferLease = BufferLease

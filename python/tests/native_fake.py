@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Iterable
 from typing import Any, SupportsIndex
 
-from mooncake._tensor import TensorCalls
+from mooncake._tensor_calls import TensorCalls
 from mooncake.store import ReplicateConfig
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from mooncake._engram import EngramStore, EngramStoreConfig
+from mooncake._values.engram import EngramStore, EngramStoreConfig
 from mooncake.store import MooncakeDistributedStore
 
 np: Any = pytest.importorskip("numpy")

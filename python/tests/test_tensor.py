@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from cluster import Memory
-from mooncake._tensor.dtype import NAMES
-from mooncake._tensor.read import decode_handle
+from mooncake._values.tensor.dtype import NAMES
+from mooncake._values.tensor.read import decode_handle
 from mooncake.store import MooncakeDistributedStore, ReplicateConfig
 from native_fake import FakeStore
 

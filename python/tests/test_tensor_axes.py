@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mooncake._tensor import ParallelAxis, ReadTarget, TensorParallelism
-from mooncake._tensor.parallel import (
+from mooncake._values.tensor import ParallelAxis, ReadTarget, TensorParallelism
+from mooncake._values.tensor.parallel import (
     MAX_SHARDS,
     Axis,
     InvalidAxesError,

@@ -10,7 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mooncake._tensor import ParallelAxis, TensorParallelism, deserialize_tensor, serialize_tensor, tensor_metadata_size
+from mooncake._values.tensor import (
+    ParallelAxis,
+    TensorParallelism,
+    deserialize_tensor,
+    serialize_tensor,
+    tensor_metadata_size,
+)
 from native_fake import FakeStore
 
 torch: Any = pytest.importorskip("torch")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 
 import pytest
-from mooncake._tensor import layout, manifest
-from mooncake._tensor.layout import HEADER_BYTES, Layout, LayoutAxis, full_layout
+from mooncake._values.tensor import layout, manifest
+from mooncake._values.tensor.layout import HEADER_BYTES, Layout, LayoutAxis, full_layout
 
 PLAIN = full_layout(0, (2, 3))
 AXES = (LayoutAxis(0, 0, 1, 2, -1, 0, 0), LayoutAxis(2, 1, 0, 4, -1, 9, 0), LayoutAxis(1, 2, 1, 3, 1, 0, 2))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mooncake._tensor import ParallelAxis, ReadTarget, TensorParallelism, layout, manifest
-from mooncake._tensor.dtype import NAMES
-from mooncake._tensor.layout import HEADER_BYTES
+from mooncake._values.tensor import ParallelAxis, ReadTarget, TensorParallelism, layout, manifest
+from mooncake._values.tensor.dtype import NAMES
+from mooncake._values.tensor.layout import HEADER_BYTES
 from mooncake.store import MooncakeDistributedStore
 from native_fake import FakeStore
 

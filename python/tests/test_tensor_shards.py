@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from cluster import Memory
-from mooncake._tensor import ParallelAxis, ReadTarget, TensorParallelism
-from mooncake._tensor.manifest import Manifest
+from mooncake._values.tensor import ParallelAxis, ReadTarget, TensorParallelism
+from mooncake._values.tensor.manifest import Manifest
 from mooncake.store import MooncakeDistributedStore, ReplicateConfig
 from native_fake import FakeStore
 

@@ -121,7 +121,9 @@ def store_pages(root: Path) -> dict[str, str]:
 def types() -> dict[str, str]:
     """Two pages of the other classes and functions of `mooncake.store`: the native ones, and those in Python."""
     store = importlib.import_module("mooncake.store")
-    values = {id(value): value for value in vars(store).values() if is_shown(value)}
+    # `dir` has the names that load on first use, too.
+    named = (getattr(store, name) for name in dir(store) if not name.startswith("__"))
+    values = {id(value): value for value in named if is_shown(value)}
     pages = {}
     for file, title, is_native in (
         ("python_types.md", "Python: types of the store", True),

@@ -17,3 +17,4 @@ mod seed;
 mod strategy;
 mod strategy_dummy;
 mod strategy_reply;
+mod versions;
