@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use std::net::Ipv6Addr;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process;
 use std::sync::mpsc::Sender;
@@ -58,7 +59,14 @@ pub(crate) struct MrState {
     pub(crate) address: u64,
     pub(crate) len: u64,
     pub(crate) access: u32,
+    /// Where this process has the bytes: at the same address, or where a file with them is mapped.
+    pub(crate) bytes: usize,
+    /// The mapping of such a file: address and length.
+    pub(crate) mapping: Option<(usize, usize)>,
 }
+
+/// What nvidia-peermem tells of memory of a device: address and length; a file with these bytes, and where they begin in it.
+pub(crate) type Peermem = fn(u64, usize) -> Option<(OwnedFd, u64)>;
 
 pub(crate) struct CqState {
     pub(crate) entries: VecDeque<(Wc, u32)>,
@@ -119,6 +127,9 @@ pub(crate) struct NicState {
     pub(crate) carried: BTreeMap<&'static str, (u64, u64)>,
     /// Most bytes that may be registered, if that is limited.
     pub(crate) lockable: Option<u64>,
+    /// Whether dmabufs are refused.
+    pub(crate) lacks_dmabuf: bool,
+    pub(crate) peermem: Option<Peermem>,
     pub(crate) pds: BTreeMap<usize, usize>,
     /// By key.
     pub(crate) mrs: BTreeMap<u32, MrState>,
@@ -256,6 +267,12 @@ impl NicState {
         let is_inside = address >= mr.address
             && address.checked_add(len).is_some_and(|end| end <= mr.address + mr.len);
         mr.pd == pd && is_inside && mr.access & access == access
+    }
+
+    /// Where this process has the byte of registered memory that requests call so.
+    pub(crate) fn place(&self, key: u32, address: u64) -> usize {
+        let mr = &self.mrs[&key];
+        mr.bytes + (address - mr.address) as usize
     }
 
     /// Whether requests can go by a NIC now.
