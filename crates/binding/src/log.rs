@@ -50,6 +50,14 @@ pub fn warn(operation: &str, cause: &str, text: fmt::Arguments<'_>) {
     }
 }
 
+/// As [`warn`], of the call that this thread has made last: the line names it, as the logs of master and nodes do.
+pub fn warn_of_call(operation: &str, cause: &str, text: fmt::Arguments<'_>) {
+    if let Some(more) = admit(operation, cause) {
+        let request = mooncake_calls::last().map(tracing::field::display);
+        tracing::warn!(request, "{operation}: {text}{more}");
+    }
+}
+
 /// As [`warn`], at the level of errors: for a mistake that the program has to correct.
 pub fn error(operation: &str, cause: &str, text: fmt::Arguments<'_>) {
     if let Some(more) = admit(operation, cause) {

@@ -67,6 +67,8 @@ pub struct Setup {
     pub domains: Option<FailureDomains>,
     /// How long `close` lets other nodes take over the objects that lie here; `None` leaves it to the environment.
     pub drain_timeout: Option<Duration>,
+    /// From how long on a call is logged as slow; `None` leaves it to the environment.
+    pub slow_call: Option<Duration>,
     /// The size of the hot cache in bytes; `None` leaves it to the environment.
     pub hot_cache_size: Option<u64>,
     /// Whether the store lends a disk; false leaves it to the environment.
@@ -98,6 +100,7 @@ impl Default for Setup {
             tls: TlsConfig::default(),
             domains: None,
             drain_timeout: None,
+            slow_call: None,
             hot_cache_size: None,
             lends_disk: false,
             disk_path: None,
@@ -210,6 +213,7 @@ impl Setup {
             offload: self.offload(&environment.offload),
             ssd_prefetch: self.ssd_prefetch,
             drain_timeout: self.drain_timeout.unwrap_or(environment.drain_timeout),
+            slow_call: self.slow_call.unwrap_or(environment.slow_call),
             local_hostname: self.local_hostname.clone(),
             master: self.master_server_addr.clone(),
             tenant: tenant.unwrap_or(environment.tenant),

@@ -2,6 +2,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use mooncake_calls::Watch;
 use mooncake_ha::KubernetesAccess;
 use mooncake_tls::TlsConfig;
 use mooncake_transfer::{
@@ -91,6 +92,8 @@ pub struct StoreConfig {
     /// at once. It waits no longer than a call may take, which is the longer one of `rpc_timeout` and
     /// `transfer_timeout`.
     pub put_wait: Duration,
+    /// From how long on a call, or a request that this node serves, is logged as slow; zero: none is.
+    pub slow_call: Duration,
     /// How long a put that is written part by part may take. The master discards puts after its own
     /// `--put_start_discard_timeout_sec`, so a longer time is of no use.
     pub put_session_timeout: Duration,
@@ -164,6 +167,7 @@ impl Default for StoreConfig {
             transfer_timeout: Duration::from_secs(30),
             transfer_silence: Duration::from_millis(700),
             put_wait: Duration::ZERO,
+            slow_call: Watch::DEFAULT_SLOW,
             put_session_timeout: Duration::from_secs(30),
             drain_timeout: Duration::ZERO,
             lanes_per_peer: 4,
@@ -182,7 +186,7 @@ impl StoreConfig {
     ///
     /// - `MC_RPC_TIMEOUT_MS`, `MC_RPC_CONNECT_TIMEOUT_MS`, `MC_TRANSFER_SILENCE_MS` (milliseconds),
     ///   `MC_TRANSFER_TIMEOUT`, `MC_STORE_PUT_SESSION_TIMEOUT`, `MOONCAKE_DRAIN_TIMEOUT_SEC` (seconds),
-    ///   `MOONCAKE_PUT_WAIT_MS` (milliseconds), `MOONCAKE_BUSY_POLL_US` (microseconds),
+    ///   `MOONCAKE_PUT_WAIT_MS`, `MOONCAKE_SLOW_CALL_MS` (milliseconds), `MOONCAKE_BUSY_POLL_US` (microseconds),
     /// - `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`, `MOONCAKE_ADVERTISE_ADDRESS`, `MC_STORE_CLIENT_MIN_PORT`,
     ///   `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_DOMAIN`, `MOONCAKE_TRANSPORTS`, `MOONCAKE_FABRIC_PROVIDER`, `MC_LIBFABRIC_PATH`,
     /// - `MC_STORE_CLUSTER_ID`, `MOONCAKE_TENANT_ID`, `MOONCAKE_AUTH_TOKEN` or `MOONCAKE_AUTH_TOKEN_FILE`, `MOONCAKE_AUTH_ROLES_FILE`,
@@ -227,9 +231,13 @@ impl StoreConfig {
             variables.parse("MOONCAKE_DRAIN_TIMEOUT_SEC", "a whole number of seconds", seconds)?;
         config.drain_timeout = drain_timeout.unwrap_or(config.drain_timeout);
         let ms = |value: &str| value.parse().ok().map(|ms: u32| MS * ms);
-        let put_wait =
-            variables.parse("MOONCAKE_PUT_WAIT_MS", "a whole number of milliseconds", ms)?;
-        config.put_wait = put_wait.unwrap_or(config.put_wait);
+        for (name, time) in [
+            ("MOONCAKE_PUT_WAIT_MS", &mut config.put_wait),
+            ("MOONCAKE_SLOW_CALL_MS", &mut config.slow_call),
+        ] {
+            let given = variables.parse(name, "a whole number of milliseconds", ms)?;
+            *time = given.unwrap_or(*time);
+        }
         if let Some(lanes) = variables.number("MC_TCP_LANES_PER_PEER")? {
             config.lanes_per_peer = lanes as usize;
         }
@@ -325,6 +333,7 @@ mod tests {
             ("MC_STORE_PUT_SESSION_TIMEOUT", "90"),
             ("MOONCAKE_DRAIN_TIMEOUT_SEC", "12"),
             ("MOONCAKE_PUT_WAIT_MS", "8000"),
+            ("MOONCAKE_SLOW_CALL_MS", "250"),
             ("MC_TCP_LANES_PER_PEER", "2"),
             ("MC_TCP_BIND_ADDRESS", "10.0.0.5"),
             ("MOONCAKE_ADVERTISE_ADDRESS", "outside.example:7"),
@@ -350,6 +359,7 @@ mod tests {
             transfer_silence: Duration::from_millis(2500),
             put_session_timeout: Duration::from_secs(90),
             put_wait: Duration::from_secs(8),
+            slow_call: Duration::from_millis(250),
             drain_timeout: Duration::from_secs(12),
             lanes_per_peer: 2,
             bind_address: Some("10.0.0.5".to_owned()),
@@ -395,6 +405,7 @@ mod tests {
             ("MC_TRANSFER_TIMEOUT", "-1", "a whole number above zero"),
             ("MOONCAKE_DRAIN_TIMEOUT_SEC", "-1", "a whole number of seconds"),
             ("MOONCAKE_PUT_WAIT_MS", "8s", "a whole number of milliseconds"),
+            ("MOONCAKE_SLOW_CALL_MS", "-1", "a whole number of milliseconds"),
             ("MC_STORE_CLIENT_MIN_PORT", "70000", "a port from 1 to 65535"),
             ("MOONCAKE_BUSY_POLL_US", "1001", BusyWait::WANTED),
             ("MOONCAKE_TENANT_ID", "_all", NotATenant::WANTED),

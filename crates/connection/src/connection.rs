@@ -29,7 +29,7 @@ pub struct Connection {
     ends: Option<Ends>,
     /// When the last frame arrived.
     used: Instant,
-    last_id: u64,
+    last_number: u64,
     outbox: Vec<u8>,
     inbox: Inbox,
 }
@@ -47,7 +47,7 @@ impl Connection {
     ) -> io::Result<Self> {
         let timed = TimedStream::new(stream, timeout, busy_poll)?;
         let (outbox, inbox) = (Vec::new(), Inbox::default());
-        Ok(Self { timed, ends: None, used: Instant::now(), last_id: 0, outbox, inbox })
+        Ok(Self { timed, ends: None, used: Instant::now(), last_number: 0, outbox, inbox })
     }
 
     /// Notes the addresses of its ends.
@@ -149,8 +149,7 @@ impl Connection {
         meanwhile: impl FnOnce(),
     ) -> Result<Body<'_>, CallFault> {
         let started = Instant::now();
-        self.last_id += 1;
-        let id = self.last_id;
+        let id = self.next_id();
         self.send_from(started, descriptor, |out| encode(out, id))?;
         meanwhile();
         let header = self.receive_answer(started, id, &[awaited, Kind::Refusal])?;
@@ -164,11 +163,16 @@ impl Connection {
         awaited: &[Kind],
     ) -> Result<(Kind, Bytes), CallFault> {
         let started = Instant::now();
-        self.last_id += 1;
-        let id = self.last_id;
+        let id = self.next_id();
         self.send_from(started, None, |out| encode(out, id))?;
         let header = self.receive_answer(started, id, &[awaited, &[Kind::Refusal]].concat())?;
         Ok((header.kind, self.body(&header).into_bytes()))
+    }
+
+    /// The id of the next request: it also names the call that this thread works on.
+    fn next_id(&mut self) -> u64 {
+        self.last_number += 1;
+        mooncake_calls::frame_id(self.last_number)
     }
 
     /// Waits for the answer to a request.

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use mooncake_calls::Watch;
 use mooncake_connection::Roles;
 use mooncake_tls::Tls;
 use mooncake_types::BusyWait;
@@ -76,6 +77,8 @@ pub struct Config {
     pub report_metrics: bool,
     /// How long to poll for the next request before blocking, while requests come fast; zero: not at all.
     pub busy_poll: Duration,
+    /// From how long on a request, or a turn of the master's own work, is logged as slow; zero: none is.
+    pub slow_call: Duration,
     /// Whether there are other masters, and where the membership record is kept.
     pub leadership: LeadershipConfig,
     /// The pod that gets a label while this master leads; by default none does.
@@ -108,6 +111,7 @@ impl Default for Config {
             max_connections: DEFAULT_MAX_CONNECTIONS,
             report_metrics: true,
             busy_poll: BusyWait::DEFAULT_LIMIT,
+            slow_call: Watch::DEFAULT_SLOW,
             leadership: LeadershipConfig::default(),
             pod: None,
             warm_standby: true,

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use mooncake_calls::Stage;
 use mooncake_connection::AsyncInbox;
 use mooncake_connection::codec::{Awaited, BadFrame};
 use mooncake_memory::PrivateWhile;
@@ -21,6 +22,7 @@ use tracing::debug;
 use crate::accept::Peer;
 use crate::handshake::{self, Rejected};
 use crate::leadership::{Authority, NotRecorded};
+use crate::metrics::Operation;
 use crate::owner::Deposed;
 use crate::reach;
 use crate::refuse::{self, malformed, refuse};
@@ -263,7 +265,8 @@ impl Connection {
         request_id: u64,
         request: &Request<'_>,
     ) -> Result<(), End> {
-        let reply = self.shell.owner.borrow_mut().handle_over(number, client, request);
+        let from = (client, request_id);
+        let reply = self.shell.owner.borrow_mut().handle_over(number, from, request);
         let reply = reply.map_err(|Deposed| End::Deposed)?;
         mooncake_wire::encode_reply(&mut self.output, request_id, &reply);
         Ok(())
@@ -306,7 +309,8 @@ impl Connection {
         let told = shell.task_waiters.join(client);
         let answered = loop {
             let news = told.notified();
-            let reply = shell.owner.borrow_mut().handle_over(number, client, request);
+            let from = (client, request_id);
+            let reply = shell.owner.borrow_mut().handle_over(number, from, request);
             let Ok(reply) = reply else { break Err(End::Deposed) };
             let is_empty = matches!(&reply, Reply::TasksFetched(tasks) if tasks.orders.is_empty());
             let left = until.saturating_duration_since(Instant::now());
@@ -334,12 +338,15 @@ impl Connection {
         scan: (&Scan<'_>, &str),
     ) -> Result<(), End> {
         let shell = Rc::clone(&self.shell);
+        let begun = Instant::now();
         let reply = tokio::select! {
             biased;
             reply = scan::answer(&shell, client, scan) => reply,
             () = shell.stopped() => return Err(End::Closed),
         };
         let reply = reply.map_err(|Deposed| End::Deposed)?;
+        let name = || (Operation::of(&Request::Scan(*scan.0)).name(), 1);
+        shell.owner.borrow().calls.handled(request_id, (begun.elapsed(), &[]), name);
         mooncake_wire::encode_reply(&mut self.output, request_id, &reply);
         Ok(())
     }
@@ -354,15 +361,21 @@ impl Connection {
     ) -> Result<(), End> {
         let shell = Rc::clone(&self.shell);
         let (id, endpoint) = (segment.id, segment.endpoint);
+        let begun = Instant::now();
         let prepare = async {
             let tried = reach::before_mount(&shell.config, segment).await;
-            (tried, shell.prepare(segment).await)
+            let connected = begun.elapsed();
+            (tried, shell.prepare(segment).await, connected)
         };
-        let (tried, prepared) = tokio::select! {
+        let (tried, prepared, connected) = tokio::select! {
             biased;
             prepared = prepare => prepared,
             () = shell.stopped() => return Err(End::Closed),
         };
+        let took = begun.elapsed();
+        let stages = [(Stage::Connection, connected), (Stage::Record, took - connected)];
+        let name = || (Operation::MountSegment.name(), 1);
+        shell.owner.borrow().calls.handled(request_id, (took, &stages), name);
         if let Err(error) = prepared {
             let code = match error {
                 NotRecorded::Late => ErrorCode::PersistentFail,

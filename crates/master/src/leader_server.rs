@@ -73,7 +73,8 @@ impl LeaderServer {
         meta.remember(followed);
         meta.resume_drains(drained(&term.leadership));
         let lateness = recorder.lateness();
-        let owner = Owner::new(meta, (term, lateness.clone()), clock, cleanup);
+        let slow = config.slow_call;
+        let owner = Owner::new(meta, (term, lateness.clone()), clock, (cleanup, slow));
         let shell = Rc::new(Shell::new(config, owner, recorder, stopping, (kv_events, http2)));
         let mut core = JoinSet::new();
         core.spawn_local(timer::run(Rc::clone(&shell)));

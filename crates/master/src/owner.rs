@@ -4,14 +4,15 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use mooncake_calls::{Side, Watch};
 use mooncake_ha::{Change, Silence, boot_time};
 use mooncake_meta::{
     KeyEvent, MatchedKeys, Meta, Notice, Remnant, RemnantCursor, TenantQuota, UnmatchedKeys,
 };
 use mooncake_seals::Sealer;
 use mooncake_types::{
-    ClientId, DrainId, DrainOrder, Epoch, ErrorCode, MountSegment, Reply, Request, Scan, Seal,
-    SegmentId, Tenant, Tick, Version, limits,
+    CallId, ClientId, DrainId, DrainOrder, Epoch, ErrorCode, MountSegment, Reply, Request, Scan,
+    Seal, SegmentId, Tenant, Tick, Version, limits,
 };
 
 use crate::clock::Clock;
@@ -19,7 +20,7 @@ use crate::drain_log::DrainLog;
 use crate::hot_keys::{HotKey, HotKeys};
 use crate::leadership::{Authority, Lateness, Service, Term, change, drain_mark, effect};
 use crate::metadata_server::Cleanup;
-use crate::metrics::{Reads, RpcMetrics, Snapshot};
+use crate::metrics::{Operation, Reads, RequestOutcome, RpcMetrics, Snapshot};
 use crate::obstacle;
 use crate::problems::Problem;
 use crate::sight::{ConnectionId, Pings};
@@ -50,6 +51,8 @@ pub(crate) struct Owner {
     /// Removes the metadata of dead clients.
     cleanup: Option<Cleanup>,
     sealer: Sealer,
+    /// Logs what was slow.
+    pub(crate) calls: Watch,
 }
 
 /// The leadership is over: the master may neither change nor answer anything.
@@ -64,7 +67,7 @@ impl Owner {
         meta: Meta,
         (term, lateness): (&Term, Lateness),
         clock: Clock,
-        cleanup: Option<Cleanup>,
+        (cleanup, slow): (Option<Cleanup>, Duration),
     ) -> Owner {
         let (metrics, pings) = (RpcMetrics::default(), Pings::default());
         let drain_log = DrainLog::default();
@@ -81,6 +84,7 @@ impl Owner {
             hot_keys: HotKeys::default(),
             cleanup,
             sealer: Sealer::default(),
+            calls: Watch::new(Side::Master, slow),
         }
     }
 
@@ -111,13 +115,13 @@ impl Owner {
     /// Answers one request and measures how long that took.
     pub(crate) fn handle(&mut self, from: ClientId, request: &Request<'_>) -> Reply {
         let begun = boot_time::now();
-        self.handle_at((begun, self.term.leads(begun)), from, request)
+        self.handle_at((begun, self.term.leads(begun)), (from, 0), request)
     }
 
     fn handle_at(
         &mut self,
         (begun, leads): (Instant, bool),
-        from: ClientId,
+        (from, request_id): (ClientId, u64),
         request: &Request<'_>,
     ) -> Reply {
         let now = self.clock.tick(begun);
@@ -147,6 +151,9 @@ impl Owner {
         self.sealer.handle(request, &mut reply, |id| self.meta.endpoint(id).is_some());
         let took = boot_time::now().saturating_duration_since(begun);
         self.metrics.record(request, &reply, took);
+        let what = || (Operation::of(request).name(), RequestOutcome::of(&reply).items as usize);
+        self.calls.handled(request_id, (took, &[]), what);
+        log_refusals(request_id, request, &reply);
         self.reads.record(from, request, &reply);
         reply
     }
@@ -161,14 +168,14 @@ impl Owner {
         self.pings.number()
     }
 
-    /// Answers one request of a connection.
+    /// Answers one request of a connection, that of the frame with this request id.
     ///
     /// # Errors
     /// The leadership is over: nothing was done.
     pub(crate) fn handle_over(
         &mut self,
         connection: ConnectionId,
-        from: ClientId,
+        (from, request_id): (ClientId, u64),
         request: &Request<'_>,
     ) -> Result<Reply, Deposed> {
         let begun = boot_time::now();
@@ -178,7 +185,8 @@ impl Owner {
         {
             return Err(Deposed);
         }
-        let reply = self.handle_at((begun, authority == Authority::Leads), from, request);
+        let leads = authority == Authority::Leads;
+        let reply = self.handle_at((begun, leads), (from, request_id), request);
         if matches!(reply, Reply::Pong(_)) {
             self.pings.note(from, connection);
         }
@@ -289,7 +297,8 @@ impl Owner {
 
     /// Does the work that is due.
     pub(crate) fn handle_timeout(&mut self) {
-        let now = self.clock.tick(boot_time::now());
+        let begun = boot_time::now();
+        let now = self.clock.tick(begun);
         self.meta.handle_timeout(now);
         self.drain_log.note(now, &mut self.meta);
         self.troubles.note_lost(now, self.meta.lost_keys());
@@ -298,6 +307,8 @@ impl Owner {
         if let Some(cleanup) = &self.cleanup {
             cleanup.forget(&expired);
         }
+        let took = boot_time::now().saturating_duration_since(begun);
+        self.calls.handled(0, (took, &[]), || ("due_work", 1));
     }
 
     /// Takes the notices for operators about the state machine's own work, and remembers its troubles and the objects
@@ -446,6 +457,19 @@ impl Owner {
         let service = self.service();
         let term = self.meta.began_under();
         Snapshot { term, service, record_late, reads, tenants, tenant_memory, ..snapshot }
+    }
+}
+
+/// Logs for debugging which requests were refused, wholly or in part.
+fn log_refusals(request_id: u64, request: &Request<'_>, reply: &Reply) {
+    if !tracing::enabled!(tracing::Level::DEBUG) {
+        return;
+    }
+    let RequestOutcome { items, failed } = RequestOutcome::of(reply);
+    if failed > 0 {
+        let request_id = CallId::of_frame(request_id).map(tracing::field::display);
+        let call = Operation::of(request).name();
+        tracing::debug!(request = request_id, call, items, failed, "a request was refused");
     }
 }
 

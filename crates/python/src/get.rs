@@ -368,7 +368,7 @@ impl MooncakeDistributedStore {
 /// Logs a failure whose code the caller does not see. A miss is not a failure.
 fn log_failure(operation: &str, key: &str, code: ErrorCode) {
     if code != ErrorCode::ObjectNotFound {
-        log::warn(operation, code.name(), format_args!("{}: {code}", ShownKey(key)));
+        log::warn_of_call(operation, code.name(), format_args!("{}: {code}", ShownKey(key)));
     }
 }
 

@@ -47,7 +47,7 @@ impl MooncakeDistributedStore {
     /// written like "16MB".
     ///
     /// A dict may have further keys: `segment_path`, `segment_reset`, `domain`, `local_hot_cache_size`,
-    /// `drain_timeout_sec`, and for TLS `tls_cert`, `tls_key`, `tls_ca`, `tls_server_name` and `tls_verify_clients`. Unknown keys are ignored, with a warning in the log.
+    /// `drain_timeout_sec`, `slow_call_ms`, and for TLS `tls_cert`, `tls_key`, `tls_ca`, `tls_server_name` and `tls_verify_clients`. Unknown keys are ignored, with a warning in the log.
     ///
     /// The store does not contact `metadata_server`. If it is not 'P2PHANDSHAKE', and the port of `local_hostname` is
     /// taken, the store takes a free port. `rdma_devices` names the network cards that the protocol 'rdma' may use, with

@@ -72,7 +72,7 @@ impl MooncakeDistributedStore {
         let result = py.detach(|| store.remove_by_regex(pattern, force));
         if let Err(code) = result {
             let text = format_args!("{}: {code}", ShownKey(pattern));
-            log::warn("remove_by_regex", code.name(), text);
+            log::warn_of_call("remove_by_regex", code.name(), text);
         }
         Ok(batch::counted(result))
     }

@@ -294,5 +294,5 @@ impl MooncakeDistributedStore {
 
 fn log_kept(key: &str, code: ErrorCode) {
     let text = format_args!("{}: {code}", ShownKey(key));
-    log::warn("batch_replica_clear", code.name(), text);
+    log::warn_of_call("batch_replica_clear", code.name(), text);
 }

@@ -104,6 +104,7 @@ fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Setup, SetupError>> 
     let segment_path = text(&["segment_path"])?.filter(|path| !path.is_empty());
     let disk_path = text(&["ssd_offload_path"])?.filter(|path| !path.is_empty());
     let drain_timeout = seconds(config, "drain_timeout_sec")?;
+    let slow_call = whole(config, "slow_call_ms", "is not a whole number of milliseconds")?;
     let ssd_prefetch = ssd_prefetch(flag("enable_ssd_prefetch")?, config)?;
     let domains = domains(config)?;
     let tls = tls(flag("tls_verify_clients")?, config)?;
@@ -123,6 +124,7 @@ fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Setup, SetupError>> 
             tls: tls?,
             domains: domains?,
             drain_timeout: drain_timeout?.map(|seconds| Duration::from_secs(seconds.into())),
+            slow_call: slow_call?.map(|ms| Duration::from_millis(ms.into())),
             ssd_prefetch: ssd_prefetch?,
             hot_cache_size: hot_cache_size?,
             segment_reset: segment_reset?,
@@ -179,9 +181,17 @@ fn seconds(
     config: &Bound<'_, PyDict>,
     name: &'static str,
 ) -> PyResult<Result<Option<u32>, SetupError>> {
+    whole(config, name, "is not a whole number of seconds")
+}
+
+/// The number under a key of a dict, if it has it.
+fn whole(
+    config: &Bound<'_, PyDict>,
+    name: &'static str,
+    otherwise: &str,
+) -> PyResult<Result<Option<u32>, SetupError>> {
     let Some(text) = text_of(config, &[name])? else { return Ok(Ok(None)) };
-    let wrong = |_| SetupError::wrong(name, "is not a whole number of seconds");
-    Ok(text.trim().parse().map(Some).map_err(wrong))
+    Ok(text.trim().parse().map(Some).map_err(|_| SetupError::wrong(name, otherwise)))
 }
 
 fn ssd_prefetch(

@@ -24,7 +24,7 @@ pub(crate) const NAMES: [&str; 14] = [
 ];
 const REQUIRED: usize = 7;
 /// The keys that the dict of the second form may have.
-const KEYS: [&str; 31] = [
+const KEYS: [&str; 32] = [
     "local_hostname",
     "metadata_server",
     "global_segment_size",
@@ -50,6 +50,7 @@ const KEYS: [&str; 31] = [
     "tls_verify_clients",
     "local_hot_cache_size",
     "drain_timeout_sec",
+    "slow_call_ms",
     "ipc_socket_path",
     "enable_ssd_prefetch",
     "ssd_prefetch_cooldown_sec",

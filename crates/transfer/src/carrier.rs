@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mooncake_calls::{Stage, around, carried};
 use mooncake_memory::SliceList;
 use mooncake_types::{Epoch, SegmentId};
 
@@ -12,6 +13,9 @@ use crate::{ReadOp, Source, TransferError, Way, WriteOp};
 /// A call hands its operations to one carrier after the other, the preferred first. Each begins those that it
 /// reaches, without waiting for bytes; then all are completed. So operations that take different ways overlap.
 pub(crate) trait Carrier: Send + Sync {
+    /// The stage of a call that it is.
+    fn stage(&self) -> Stage;
+
     /// Begins those of the open operations that it reaches. They are begun or over afterwards, the others stay open
     /// for the next carrier. `None` if there is nothing to complete.
     ///
@@ -123,8 +127,14 @@ pub(crate) fn carry(carriers: &[Arc<dyn Carrier>], batch: Batch<'_>, fates: &mut
             pending.extend(begun.map(|begun| (number, begun)));
         }
         first = carriers.len();
+        let is_one = pending.len() == 1;
         for (number, begun) in pending {
-            if begun.complete(fates) {
+            let stage = carriers[number].stage();
+            // The time of one alone is measured by its caller.
+            let complete = || begun.complete(fates);
+            let is_any_open = if is_one { complete() } else { around(stage, complete) };
+            carried(stage);
+            if is_any_open {
                 first = first.min(number + 1);
             }
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mooncake_calls::Stage;
 use mooncake_memory::{with_helpers, with_waiting_helpers};
 use mooncake_types::{Epoch, SegmentId};
 
@@ -10,6 +11,10 @@ use crate::carrier::{Batch, Carrier, Examined, Fate, Pending, begin};
 use crate::{LocalTransport, ReadOp, Source, TransferError, WriteOp};
 
 impl Carrier for LocalTransport {
+    fn stage(&self) -> Stage {
+        Stage::Own
+    }
+
     fn submit<'a>(&'a self, batch: Batch<'a>, fates: &mut [Fate]) -> Option<Box<dyn Pending + 'a>> {
         let positions = begin(fates, |position| self.owns(batch.segment(position)));
         if positions.is_empty() {

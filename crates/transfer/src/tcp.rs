@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mooncake_calls::{Stage, around};
 use mooncake_memory::with_dialing_helpers;
 use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES, time_to_move_ms};
 use mooncake_types::{Epoch, ErrorCode, RangeRead};
@@ -182,11 +183,12 @@ impl TcpTransport {
         if new.len() < 2 {
             return;
         }
-        with_dialing_helpers(&new, |plan| {
+        let connect = |plan: &&PeerPlan| {
             if let Ok(lease) = self.peers.lease(&plan.endpoint, purpose, deadline) {
                 lease.give_back();
             }
-        });
+        };
+        around(Stage::Connection, || with_dialing_helpers(&new, connect));
     }
 
     fn frame_limits(&self) -> FrameLimits {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use mooncake_calls::{Stage, note_peer};
 use mooncake_types::{ErrorCode, SegmentId};
 
 use crate::carrier::{Batch, Carrier, Examined, Fate, Pending};
@@ -31,6 +32,9 @@ impl<'m, Q: Question<'m>> TcpCalls<'m, Q> {
     /// Waits for all replies. Hands the results over with their positions.
     pub(crate) fn finish(mut self, mut settle: impl FnMut(usize, Result<(), TransferError>)) {
         drive(&mut self.calls, self.limits);
+        for call in &self.calls {
+            note_peer(call.endpoint(), call.ended().saturating_duration_since(self.begun));
+        }
         for call in self.calls {
             call.finish().for_each(|(position, result)| settle(position, result));
         }
@@ -53,6 +57,10 @@ impl<'m, Q: Question<'m>> Pending for TcpCalls<'m, Q> {
 
 /// Reaches every peer, but moves memory of the host only.
 impl Carrier for TcpTransport {
+    fn stage(&self) -> Stage {
+        Stage::Tcp
+    }
+
     fn submit<'a>(&'a self, batch: Batch<'a>, fates: &mut [Fate]) -> Option<Box<dyn Pending + 'a>> {
         let mut ops = Vec::with_capacity(fates.len());
         for (position, fate) in fates.iter_mut().enumerate().filter(|(_, fate)| fate.is_open()) {

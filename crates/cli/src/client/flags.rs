@@ -25,6 +25,11 @@ pub struct ClientFlags {
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
 
+    /// Log a call of a dummy client, and a request that this node serves, if it takes at least this long, in
+    /// milliseconds; 0: none. Also read from MOONCAKE_SLOW_CALL_MS.
+    #[arg(long, default_value_t = 1000, value_name = "MILLISECONDS")]
+    pub slow_call_ms: u32,
+
     /// TLS.
     #[command(flatten)]
     pub tls: TlsFlags,

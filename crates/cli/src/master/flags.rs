@@ -26,6 +26,11 @@ pub struct MasterFlags {
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
 
+    /// Log a request, or a turn of the master's own work, that takes at least this long, in milliseconds; 0: none. Also
+    /// read from MOONCAKE_SLOW_CALL_MS.
+    #[arg(long, default_value_t = 1000, value_name = "MILLISECONDS")]
+    pub slow_call_ms: u32,
+
     /// TLS.
     #[command(flatten)]
     pub tls: TlsFlags,

@@ -57,6 +57,7 @@ impl MasterFlags {
             idle_timeout_ms: self.rpc.rpc_conn_timeout_seconds.saturating_mul(1_000),
             max_connections: self.rpc.max_connections,
             busy_poll: Duration::from_micros(self.rpc.busy_poll_us),
+            slow_call: Duration::from_millis(self.slow_call_ms.into()),
             report_metrics: self.admin.enable_metric_reporting.0,
             pod: self.leadership.pod(&surroundings),
             leadership: self.leadership.config(surroundings),

@@ -2,6 +2,7 @@ use std::mem::Discriminant;
 use std::sync::Arc;
 use std::time::Instant;
 
+use mooncake_calls::current;
 use mooncake_ops::MoveError;
 use mooncake_transfer::TransferError;
 use mooncake_types::{ErrorCode, LogLimiter};
@@ -39,7 +40,8 @@ fn log_transfer(error: &TransferError) {
         }
         _ => {
             if let Some(further) = FAILED.admit(cause(error), Instant::now()) {
-                tracing::warn!(%error, further, "a range was not moved");
+                let request = current().map(tracing::field::display);
+                tracing::warn!(request, %error, further, "a range was not moved");
             }
         }
     }

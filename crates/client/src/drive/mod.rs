@@ -5,6 +5,7 @@ mod views;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mooncake_calls::{Stage, Transfer, around, current, note, ran};
 use mooncake_ops::{
     CallError, Deadline, MasterRetry, MoveError, Op, RangeToRead, RangeToWrite, Retry, RetryPolicy,
     Step,
@@ -61,10 +62,15 @@ impl OpDriver<'_> {
         check: impl Fn(&mut O),
     ) {
         let mut deadline = Deadline::of_ms(self.call_ms);
+        let began = self.clock.now();
+        let (mut now, mut pause) = (began, Stage::Pause);
         loop {
             check(op);
-            match deadline.next(op, self.clock.now()) {
+            match deadline.next(op, now) {
                 Step::Call(request) => {
+                    // Only the start of a put waits for room before it asks again.
+                    let is_start = matches!(request, Request::PutStart(_));
+                    pause = if is_start { Stage::Room } else { Stage::Pause };
                     let reply = self.ask(&request, &deadline);
                     op.on_reply(reply);
                 }
@@ -72,10 +78,14 @@ impl OpDriver<'_> {
                 Step::Write(epoch, deposits) => {
                     op.on_transfer(self.write(epoch, deposits, memory, &deadline));
                 }
-                Step::Drop(discards) => op.on_transfer(self.drop_entries(discards, &deadline)),
-                Step::Wait(until) => self.wait(until),
-                Step::Done => return,
+                Step::Drop(discards) => {
+                    let drop = || self.drop_entries(discards, &deadline);
+                    op.on_transfer(around(Stage::Drop, drop));
+                }
+                Step::Wait(until) => self.wait(until, pause),
+                Step::Done => return ran(Duration::from_millis(now.since_ms(began))),
             }
+            now = self.clock.now();
         }
     }
 
@@ -86,19 +96,21 @@ impl OpDriver<'_> {
             let left = Duration::from_millis(deadline.left_ms(self.clock.now()));
             let reply = self.pool.call_within(request, left);
             if let Err(error) = &reply {
-                tracing::debug!(%error, "a call to the master failed");
+                let request = current().map(tracing::field::display);
+                tracing::debug!(request, %error, "a call to the master failed");
             }
             let again = retry.again_at(self.clock.now(), request, &reply);
             match again.filter(|&at| deadline.left_ms(at) > 0) {
-                Some(at) => self.wait(at),
+                Some(at) => self.wait(at, Stage::Pause),
                 None => return retry.read(reply),
             }
         }
     }
 
-    fn wait(&self, until: Tick) {
-        let wait_ms = until.since_ms(self.clock.now());
-        std::thread::sleep(Duration::from_millis(wait_ms));
+    fn wait(&self, until: Tick, stage: Stage) {
+        let wait = Duration::from_millis(until.since_ms(self.clock.now()));
+        std::thread::sleep(wait);
+        note(stage, wait);
     }
 
     fn drop_entries(
@@ -121,7 +133,7 @@ impl OpDriver<'_> {
         memory: &mut impl Memory,
     ) -> Vec<Result<(), MoveError>> {
         let extent = Extent::of(fetches.iter().map(|fetch| fetch.position));
-        let started = Instant::now();
+        let (started, transfer) = (Instant::now(), Transfer::begin());
         let takes_views = memory.takes_views();
         let views = if takes_views { views::show(self.paths, &fetches) } else { Vec::new() };
         let is_shown: Vec<bool> = views.iter().map(Option::is_some).collect();
@@ -155,8 +167,10 @@ impl OpDriver<'_> {
             Fetched { position, medium, len, result }
         };
         let fetched: Vec<Fetched> = destinations.into_iter().map(fetched).collect();
+        let took = started.elapsed();
+        transfer.end(took, fetched.iter().map(|it| it.len).sum());
         if let Some(metrics) = self.metrics {
-            metrics.on_read(extent, &fetched, started.elapsed());
+            metrics.on_read(extent, &fetched, took);
         }
         fetched.into_iter().map(|it| it.result.map(|_| ())).collect()
     }
@@ -178,18 +192,20 @@ impl OpDriver<'_> {
                 WriteOp { endpoint, range, src }
             })
             .collect();
-        let started = Instant::now();
+        let (started, transfer) = (Instant::now(), Transfer::begin());
         let mut results = self.paths.write_to(epoch, &ops);
         self.repeat_early(&mut results, deadline, |early| {
             let early: Vec<WriteOp<'_>> = early.iter().map(|&at| ops[at].clone()).collect();
             self.paths.write_to(epoch, &early)
         });
         memory.on_written();
+        let took = started.elapsed();
+        let lens = deposits.iter().map(|deposit| deposit.range.len);
+        transfer.end(took, lens.clone().sum());
         if let Some(metrics) = self.metrics {
-            let lens = deposits.iter().map(|deposit| deposit.range.len);
             let written =
                 lens.zip(&results).filter_map(|(len, to)| Some((*to.as_ref().ok()?, len)));
-            metrics.on_write(extent, written, started.elapsed());
+            metrics.on_write(extent, written, took);
         }
         self.report(deposits.iter().map(|deposit| deposit.range.segment), &results);
         results.into_iter().map(|result| result.map(|_| ()).map_err(to_move_error)).collect()
@@ -215,7 +231,7 @@ impl OpDriver<'_> {
             }
             let again = retry.again_at(self.clock.now());
             let Some(at) = again.filter(|&at| deadline.left_ms(at) > 0) else { return };
-            self.wait(at);
+            self.wait(at, Stage::Pause);
             early
                 .iter()
                 .zip(ask(&early))

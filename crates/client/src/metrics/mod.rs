@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use mooncake_calls::{Side, Watch};
 use mooncake_node::{DiskLosses, FailedDisk, Host};
 use mooncake_transfer::{FabricDevice, HotCache, HotCacheCounts, Served, Source};
 use mooncake_types::{Medium, Request};
@@ -54,6 +55,10 @@ pub(crate) struct Metrics {
     read_bytes: AtomicU64,
     /// The ranges that were written, counted for each replica.
     writes: Writes,
+    /// The calls of the application.
+    pub(crate) calls: Watch,
+    /// The requests of peers that this process serves.
+    pub(crate) served_calls: Arc<Watch>,
     /// Items of gets that began with a cached route.
     route_hits: AtomicU64,
     /// Items of gets that had no cached route.
@@ -77,14 +82,17 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// All counters are zero. `run` is a number that no other process has.
-    pub(crate) fn new(run: u64) -> Self {
+    /// All counters are zero. `run` is a number that no other process has. Calls that take as long as `slow` are logged,
+    /// if it is not zero.
+    pub(crate) fn new(run: u64, slow: Duration) -> Self {
         Self {
             since: Instant::now(),
             reads: Reads::new(run),
             served: Arc::default(),
             read_bytes: AtomicU64::new(0),
             writes: Writes::default(),
+            calls: Watch::new(Side::Client, slow),
+            served_calls: Arc::new(Watch::new(Side::Node, slow)),
             route_hits: AtomicU64::new(0),
             route_misses: AtomicU64::new(0),
             route_stale: AtomicU64::new(0),

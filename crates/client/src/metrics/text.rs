@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use mooncake_http::process_metrics;
 use mooncake_http::prometheus::{self, Family};
@@ -23,6 +24,7 @@ impl Metrics {
             self.transfers(out)?;
             self.reads(out)?;
             self.writes(out)?;
+            self.calls(out)?;
             self.hot_cache_counts(out)?;
             self.served(out)?;
             self.nics(out)?;
@@ -154,6 +156,27 @@ impl Metrics {
             label: "target",
         };
         out.counters(bytes, volumes.map(|(source, written)| (source.name(), written.bytes)))
+    }
+
+    fn calls(&self, out: &mut prometheus::Metrics<'_, '_>) -> fmt::Result {
+        let stages = Family {
+            name: "mooncake_client_call_stage_us",
+            help: "What calls of the application waited for, in us",
+            label: "stage",
+        };
+        let us = |took: Duration| u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        out.counters(stages, self.calls.stages().map(|(stage, took)| (stage.name(), us(took))))?;
+        let counters = [
+            ("mooncake_client_slow_calls", "Calls of the application that were slow", &self.calls),
+            (
+                "mooncake_node_slow_requests",
+                "Requests of peers that were slow to be served",
+                &self.served_calls,
+            ),
+        ];
+        counters
+            .into_iter()
+            .try_for_each(|(name, help, calls)| out.counter(name, help, calls.slow_calls()))
     }
 
     fn hot_cache_counts(&self, out: &mut prometheus::Metrics<'_, '_>) -> fmt::Result {

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use mooncake_calls::{Stage, note};
 use mooncake_connection::{CallProgress, Connection, IdleConnections};
 use mooncake_node::Host;
 use mooncake_ops::{CallError, is_idempotent};
@@ -45,7 +46,9 @@ impl ConnectionPool {
     ) -> Result<Reply, CallError> {
         let (started, most) = (Instant::now(), most.min(self.dialer.call_timeout));
         let reply = self.call_twice_at_most(request, most, started);
-        self.metrics.on_call(request, started.elapsed());
+        let took = started.elapsed();
+        self.metrics.on_call(request, took);
+        note(Stage::Master, took);
         reply.map_err(|error| match error {
             CallError::TimedOut { .. } => CallError::TimedOut { after_ms: most.as_millis() as u64 },
             error => error,

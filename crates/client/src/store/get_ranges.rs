@@ -31,6 +31,7 @@ impl Store {
     /// [`ErrorCode::UnavailableInCurrentStatus`] after [`Store::close`].
     pub fn prepare_get_ranges(&self, keys: &[&str]) -> Result<RangedReadSnapshot, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
+        let _call = session.begin("prepare_get_ranges", keys.len());
         let stored = self.stored(keys.iter().copied());
         let keys = &*stored.all(keys);
         // The routes may be of a later leader, and are then forgotten with those of this one.

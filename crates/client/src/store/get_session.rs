@@ -14,6 +14,7 @@ impl Store {
     /// [`ErrorCode::LeaseExpired`] if leases are too short to be used. A key with an error has no session.
     pub fn get_session_start(&self, keys: &[&str]) -> Vec<Result<u64, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        let _call = session.begin("get_session_start", keys.len());
         let stored = self.stored(keys.iter().copied());
         let keys = &*stored.all(keys);
         let found = session.counted(session.driver().drive(RoutesOp::new(keys), NoMemory));
@@ -33,6 +34,7 @@ impl Store {
     /// - [`ErrorCode::TransferFail`] if no replica could be read.
     pub fn get_session_read(&self, items: &[Ranged<'_>]) -> Vec<Result<u64, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
+        let _call = session.begin("get_session_read", items.len());
         let parts: Vec<Vec<Part>> = items.iter().map(Ranged::parts).collect();
         let stored = self.stored(items.iter().map(|item| item.key));
         let key_of = |position: usize| stored.at(position, items[position].key);

@@ -220,6 +220,7 @@ impl Store {
         config: &ReplicateConfig<'_>,
     ) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
+        let _call = session.begin("put", items.len());
         let keys = self.stored(items.iter().map(|item| item.key));
         let named = named(items, &keys);
         let put =
@@ -240,6 +241,7 @@ impl Store {
         config: &ReplicateConfig<'_>,
     ) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
+        let _call = session.begin("upsert", items.len());
         let keys = self.stored(items.iter().map(|item| item.key));
         let named = named(items, &keys);
         let upserted = session
@@ -343,6 +345,7 @@ impl Store {
     /// As [`Store::exist`], with these options. A probe counts in no hit ratio.
     pub fn exist_with(&self, keys: &[&str], options: ExistOptions) -> Vec<Result<bool, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        let _call = session.begin("exist", keys.len());
         let stored = self.stored(keys.iter().copied());
         let keys = &*stored.all(keys);
         let answers = session.driver().drive(ExistOp::with(keys, options), NoMemory);
@@ -371,6 +374,7 @@ impl Store {
     /// [`ErrorCode::InvalidKey`] if any of the keys is empty or too long, or the codes of all calls.
     pub fn prefix_len(&self, keys: &[&str], leased_from: usize) -> Result<u64, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
+        let _call = session.begin("prefix_len", keys.len());
         let stored = self.stored(keys.iter().copied());
         let keys = &*stored.all(keys);
         let counted = session.driver().drive(PrefixLenOp::new(keys, leased_from), NoMemory);
@@ -383,6 +387,7 @@ impl Store {
     /// Has objects that lie on disks alone copied to memory before they are read. Does not wait for that.
     pub fn prefetch(&self, keys: &[&str]) -> Vec<Result<Prefetch, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        let _call = session.begin("prefetch", keys.len());
         let stored = self.stored(keys.iter().copied());
         let keys = &*stored.all(keys);
         session.driver().drive(PrefetchOp::new(keys), NoMemory)
@@ -399,6 +404,7 @@ impl Store {
     /// Where objects lie. Grants leases as [`Store::exist`] does.
     pub fn locate(&self, keys: &[&str]) -> Vec<Result<ObjectLocation, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        let _call = session.begin("locate", keys.len());
         let stored = self.stored(keys.iter().copied());
         let keys = &*stored.all(keys);
         session.driver().drive(LocateOp::new(keys), NoMemory)
@@ -423,6 +429,7 @@ impl Store {
     /// is gone for good.
     pub fn remove(&self, keys: &[&str], force: bool) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        let _call = session.begin("remove", keys.len());
         let stored = self.stored(keys.iter().copied());
         let keys = &*stored.all(keys);
         let removed = session.driver().drive(RemoveOp::new(keys, force), NoMemory);
@@ -451,6 +458,7 @@ impl Store {
 
     fn remove_scanned(&self, pattern: Option<&str>, force: bool) -> Result<u64, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
+        let _call = session.begin("remove_scanned", 1);
         let removed = session
             .driver()
             .drive(RemoveScanOp::new(pattern, force).of_tenant(self.tenant.name()), NoMemory);
@@ -467,6 +475,7 @@ impl Store {
     /// of all calls.
     pub fn list_by_regex(&self, pattern: &str) -> Result<Vec<(String, ObjectLocation)>, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
+        let _call = session.begin("list", 1);
         let listed = session
             .driver()
             .drive(ListOp::new(Some(pattern)).of_tenant(self.tenant.name()), NoMemory);
@@ -482,6 +491,7 @@ impl Store {
     /// As there.
     pub fn list_page_by_regex(&self, pattern: &str, cursor: u64) -> Result<ListedPage, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
+        let _call = session.begin("list", 1);
         let listed = session
             .driver()
             .drive(ListPageOp::new(Some(pattern), cursor).of_tenant(self.tenant.name()), NoMemory);

@@ -48,6 +48,7 @@ impl Store {
         config: &ReplicateConfig<'_>,
     ) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
+        let _call = session.begin("put_session_start", items.len());
         let stored = self.stored(items.iter().map(|item| item.key));
         let named = items.iter().enumerate();
         let named =
@@ -85,6 +86,7 @@ impl Store {
     /// - [`ErrorCode::InvalidWrite`] if more than 4096 parts with gaps between them have been written.
     pub fn put_session_write(&self, items: &[Ranged<'_>]) -> Vec<Result<u64, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
+        let _call = session.begin("put_session_write", items.len());
         let now = session.clock.now();
         let stored = self.stored(items.iter().map(|item| item.key));
         let mut results = Vec::with_capacity(items.len());
@@ -118,6 +120,7 @@ impl Store {
     /// [`ErrorCode::RpcFail`] and [`ErrorCode::RpcTimeout`] the session is still there, and may be ended again.
     pub fn put_session_end(&self, keys: &[&str]) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        let _call = session.begin("put_session_end", keys.len());
         let stored = self.stored(keys.iter().copied());
         let keys = &*stored.all(keys);
         let puts = session.puts.seal(keys);
@@ -145,6 +148,7 @@ impl Store {
     /// [`ErrorCode::RpcTimeout`] the session is still there, and may be given up again.
     pub fn put_session_revoke(&self, keys: &[&str]) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        let _call = session.begin("put_session_revoke", keys.len());
         let stored = self.stored(keys.iter().copied());
         let keys = &*stored.all(keys);
         let puts = session.puts.seal(keys);

@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use mooncake_types::{ByteSize, ErrorCode, PutItem, Reply, Request, SegmentPage, limits};
+use mooncake_calls::current;
+use mooncake_types::{ByteSize, CallId, ErrorCode, PutItem, Reply, Request, SegmentPage, limits};
+use tracing::field::{DisplayValue, display};
 
 use super::session::Session;
 
@@ -22,7 +24,12 @@ impl Session {
             && let Some(further) = self.refusals.admit(FULL, Instant::now())
             && let Some(pool) = self.listed()
         {
-            tracing::warn!(further, "a put was refused with -200: {}", why_full(&pool, longest));
+            tracing::warn!(
+                request = request(),
+                further,
+                "a put was refused with -200: {}",
+                why_full(&pool, longest)
+            );
         }
         for code in TENANT_CODES {
             if results.contains(&Err(code))
@@ -30,7 +37,12 @@ impl Session {
                 && let Some(advice) = code.advice()
             {
                 let number = code.number();
-                tracing::warn!(further, "a put was refused with {number}: {}", advice.meaning);
+                tracing::warn!(
+                    request = request(),
+                    further,
+                    "a put was refused with {number}: {}",
+                    advice.meaning
+                );
             }
         }
         self.explain("a put", results);
@@ -46,7 +58,7 @@ impl Session {
             && let Some(further) = self.refusals.admit(REFUSED, Instant::now())
         {
             let why = why_refused(self.listed().as_ref());
-            tracing::warn!(further, "{what} was refused with -1010: {why}");
+            tracing::warn!(request = request(), further, "{what} was refused with -1010: {why}");
         }
     }
 
@@ -58,6 +70,11 @@ impl Session {
             _ => None,
         }
     }
+}
+
+/// The id of the call, for its lines.
+fn request() -> Option<DisplayValue<CallId>> {
+    current().map(display)
 }
 
 fn why_full(pool: &SegmentPage, longest: u64) -> String {

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use mooncake_calls::Call;
 use mooncake_node::{Host, UpkeepThread};
 use mooncake_ops::{CallError, GetItem, GetOp, Op, Route, RouteCache};
 use mooncake_transfer::{Paths, SealKeys};
@@ -73,12 +74,18 @@ impl Session {
         OpDriver { clock, pool, paths, call_ms, metrics, heartbeat }
     }
 
+    /// A call of the application about so many keys begins on this thread. It lasts until the value is dropped.
+    pub(super) fn begin(&self, name: &'static str, items: usize) -> Call<'_> {
+        self.metrics.calls.begin(name, items)
+    }
+
     /// Gets objects, or parts of them, by cached routes or by look-ups.
     pub(super) fn get(
         &self,
         items: &[GetItem<'_>],
         memory: &mut impl Memory,
     ) -> Vec<Result<u64, ErrorCode>> {
+        let _call = self.begin("get", items.len());
         if !self.routes.is_on() {
             let own = self.own();
             let mut op = GetOp::new(items, &own, self.chance());
@@ -100,6 +107,7 @@ impl Session {
         items: &[GetItem<'_>],
         memory: &mut impl Memory,
     ) -> Vec<Result<u64, ErrorCode>> {
+        let _call = self.begin("get", items.len());
         let (epoch, end) = self.routes.term();
         routes.prolong(epoch, end);
         let find = || {

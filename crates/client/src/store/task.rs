@@ -17,6 +17,7 @@ impl Store {
     /// - [`ErrorCode::ReplicaNotFound`] if no replica lies in a segment of that name.
     pub fn clear_replicas(&self, keys: &[&str], segment: &str) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        let _call = session.begin("clear_replicas", keys.len());
         let stored = self.stored(keys.iter().copied());
         let keys = &*stored.all(keys);
         session.driver().drive(RemoveOp::replicas(keys, segment), NoMemory)
@@ -30,6 +31,7 @@ impl Store {
     /// [`ErrorCode::InvalidParams`] for no target, more than 32, or a name that no segment has.
     pub fn create_copy_task(&self, key: &str, targets: &[&str]) -> Result<TaskId, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
+        let _call = session.begin("create_copy_task", 1);
         let key = &*self.tenant.key(key);
         session.driver().drive(TaskOp::copy(key, targets), NoMemory)
     }
@@ -46,6 +48,7 @@ impl Store {
         target: &str,
     ) -> Result<TaskId, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
+        let _call = session.begin("create_move_task", 1);
         let key = &*self.tenant.key(key);
         session.driver().drive(TaskOp::relocate(key, source, target), NoMemory)
     }
@@ -56,6 +59,7 @@ impl Store {
     /// [`ErrorCode::TaskNotFound`], or the codes of all calls.
     pub fn query_task(&self, id: TaskId) -> Result<TaskReport, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
+        let _call = session.begin("query_task", 1);
         session.driver().drive(TaskOp::query(id), NoMemory)
     }
 }

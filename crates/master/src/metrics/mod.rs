@@ -10,7 +10,7 @@ mod snapshot;
 mod tenants;
 mod text;
 
-pub(crate) use operation::Operation;
+pub(crate) use operation::{Operation, RequestOutcome};
 pub(crate) use reads::Reads;
 pub(crate) use rpc::RpcMetrics;
 pub(crate) use snapshot::Snapshot;

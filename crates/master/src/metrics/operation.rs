@@ -130,6 +130,11 @@ impl Operation {
         }
     }
 
+    /// Its name in metrics.
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
     pub(crate) fn is_batch(self) -> bool {
         self as usize >= Operation::BatchPutStart as usize
     }

@@ -25,10 +25,11 @@ pub(crate) fn drive<'m>(calls: &mut [PeerCall<'m, impl Question<'m>>], patience:
     let CallLimits { deadline, silence } = patience;
     loop {
         let now = Instant::now();
-        for call in calls.iter_mut().filter(|call| is_active(&**call)) {
-            if call.pulse().is_silent(now, silence) {
+        for call in calls.iter_mut() {
+            if is_active(call) && call.pulse().is_silent(now, silence) {
                 try_once_more(call);
             }
+            call.note_end(now);
         }
         let mut active = calls.iter_mut().filter(|call| is_active(&**call));
         let Some(first) = active.next() else { return };

@@ -28,7 +28,7 @@ pub(crate) struct Lane<'m> {
     pub(super) outbound: Outbound<'m>,
     watch: Watch,
     pub(super) pulse: SilenceWatch,
-    next_id: u64,
+    last_number: u64,
     used: Instant,
 }
 
@@ -42,7 +42,7 @@ impl<'m> Lane<'m> {
         let (inbound, outbound) = (Inbound::default(), Outbound::default());
         let (watch, pulse, used) = (Watch::new(busy_poll), SilenceWatch::new(), Instant::now());
         let welcome = Arc::new(welcome);
-        Self { stream, endpoint, welcome, inbound, outbound, watch, pulse, next_id: 1, used }
+        Self { stream, endpoint, welcome, inbound, outbound, watch, pulse, last_number: 0, used }
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
@@ -63,20 +63,29 @@ impl<'m> Lane<'m> {
         }
     }
 
+    /// The id of the next frame: it also names the call that this thread works on.
     pub(super) fn next_id(&mut self) -> u64 {
-        self.next_id += 1;
-        self.next_id - 1
+        self.last_number += 1;
+        mooncake_calls::frame_id(self.last_number)
     }
 
     /// Notes the end of a use, before the lane becomes idle.
     pub(super) fn rest(self) -> Lane<'static> {
         let Lane {
-            stream, endpoint, welcome, inbound, outbound, watch, mut pulse, next_id, ..
+            stream,
+            endpoint,
+            welcome,
+            inbound,
+            outbound,
+            watch,
+            mut pulse,
+            last_number,
+            ..
         } = self;
         pulse.beat();
         let (inbound, outbound) = (inbound.rest(), outbound.rest());
         let used = Instant::now();
-        Lane { stream, endpoint, welcome, inbound, outbound, watch, pulse, next_id, used }
+        Lane { stream, endpoint, welcome, inbound, outbound, watch, pulse, last_number, used }
     }
 
     /// Whether it was used recently enough to keep it open.

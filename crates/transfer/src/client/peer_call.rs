@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use mooncake_connection::Fault;
 use mooncake_memory::{Interest, SliceList, Wait};
@@ -71,6 +72,8 @@ pub(crate) struct PeerCall<'m, Q> {
     results: Vec<Result<(), TransferError>>,
     /// Whether the lane may be used again.
     clean: bool,
+    /// When it was seen to be over.
+    ended: Option<Instant>,
 }
 
 impl<'m, Q: Question<'m>> PeerCall<'m, Q> {
@@ -87,6 +90,24 @@ impl<'m, Q: Question<'m>> PeerCall<'m, Q> {
             in_flight: 0,
             expecting: false,
             clean: true,
+            ended: None,
+        }
+    }
+
+    /// The peer.
+    pub(crate) fn endpoint(&self) -> &Arc<str> {
+        &self.plan.endpoint
+    }
+
+    /// When it was seen to be over.
+    pub(crate) fn ended(&self) -> Instant {
+        self.ended.unwrap_or_else(Instant::now)
+    }
+
+    /// Notes the time if the call is over.
+    pub(super) fn note_end(&mut self, now: Instant) {
+        if self.ended.is_none() && self.interest() == Interest::default() {
+            self.ended = Some(now);
         }
     }
 

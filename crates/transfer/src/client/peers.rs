@@ -1,11 +1,12 @@
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use mooncake_calls::{Stage, note, note_peer};
 use mooncake_connection::Dialer;
 
 use super::dial::dial;
 use super::directory::Directory;
-use super::peer::{Lease, Peer};
+use super::peer::{Lease, Peer, PeerState};
 use super::shares::Purpose;
 use crate::{TcpConfig, TransferError};
 
@@ -38,21 +39,8 @@ impl Peers {
     ) -> Result<Lease<'static>, TransferError> {
         let peer = self.peer(endpoint);
         let mut state = peer.lock();
-        let most = self.config.lanes_per_peer.max(1);
-        while !state.shares.may_take(purpose, most) {
-            if state.idle.is_empty()
-                && let Some(error) = state.suspicion()
-            {
-                return Err(error);
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(TransferError::TimedOut { endpoint: Arc::clone(endpoint) });
-            }
-            state.shares.begin_waiting(purpose);
-            let waited = peer.freed[purpose as usize].wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            state.shares.end_waiting(purpose);
+        if !state.shares.may_take(purpose, self.most_lanes()) {
+            state = waiting_for(endpoint, || self.wait_for_lane(&peer, state, purpose, deadline))?;
         }
         if let Some(lane) = state.take_idle(purpose) {
             drop(state);
@@ -67,13 +55,43 @@ impl Peers {
         self.open(peer, purpose)
     }
 
+    fn most_lanes(&self) -> usize {
+        self.config.lanes_per_peer.max(1)
+    }
+
+    fn wait_for_lane<'p>(
+        &self,
+        peer: &'p Peer,
+        mut state: MutexGuard<'p, PeerState>,
+        purpose: Purpose,
+        deadline: Instant,
+    ) -> Result<MutexGuard<'p, PeerState>, TransferError> {
+        while !state.shares.may_take(purpose, self.most_lanes()) {
+            if state.idle.is_empty()
+                && let Some(error) = state.suspicion()
+            {
+                return Err(error);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(TransferError::TimedOut { endpoint: Arc::clone(&peer.endpoint) });
+            }
+            state.shares.begin_waiting(purpose);
+            let waited = peer.freed[purpose as usize].wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.shares.end_waiting(purpose);
+        }
+        Ok(state)
+    }
+
     /// Whether there is a lane to the peer, or it is suspect.
     pub(crate) fn is_known(&self, endpoint: &Arc<str>) -> bool {
         !self.peer(endpoint).is_blank()
     }
 
     fn open(&self, peer: Arc<Peer>, purpose: Purpose) -> Result<Lease<'static>, TransferError> {
-        match dial(&peer.endpoint, &self.config, &self.dialer) {
+        let dial = || dial(&peer.endpoint, &self.config, &self.dialer);
+        match waiting_for(&peer.endpoint, dial) {
             Ok(lane) => Ok(Lease::of(peer, purpose, lane)),
             Err(fault) => {
                 let error = TransferError::of_fault(&fault, &peer.endpoint);
@@ -115,6 +133,16 @@ impl Peers {
     pub(crate) fn tidy_after(&self, time: std::time::Duration) {
         self.directory.tidy(Instant::now() + time);
     }
+}
+
+/// Waits for a connection, and notes that with the call.
+fn waiting_for<R>(endpoint: &Arc<str>, wait: impl FnOnce() -> R) -> R {
+    let began = Instant::now();
+    let result = wait();
+    let took = began.elapsed();
+    note(Stage::Connection, took);
+    note_peer(endpoint, took);
+    result
 }
 
 impl Drop for Peers {

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mooncake_calls::Stage;
 use mooncake_fabric::{
     Batch as Requests, Direction, Domain, Part, Peer, RegisterError, RemoteMemory,
 };
@@ -180,6 +181,10 @@ pub(super) fn reopen(fates: &mut [Fate], visits: &[FarVisit]) -> bool {
 }
 
 impl Carrier for Far {
+    fn stage(&self) -> Stage {
+        Stage::Fabric
+    }
+
     fn submit<'a>(&'a self, batch: Batch<'a>, fates: &mut [Fate]) -> Option<Box<dyn Pending + 'a>> {
         let least = match batch {
             Batch::Reads(_) if !self.asks => 1,
@@ -221,6 +226,10 @@ impl Carrier for Far {
 pub(crate) struct FarMessages(pub(crate) Arc<Far>);
 
 impl Carrier for FarMessages {
+    fn stage(&self) -> Stage {
+        Stage::Tcp
+    }
+
     fn submit<'a>(&'a self, batch: Batch<'a>, fates: &mut [Fate]) -> Option<Box<dyn Pending + 'a>> {
         let is_reached = |at| matches!(self.0.find(batch.endpoint(at)), FarReach::Reached(_));
         let elsewhere = begin(fates, |at| !is_reached(at));

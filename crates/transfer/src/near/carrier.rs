@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use mooncake_calls::Stage;
 use mooncake_types::{ErrorCode, SegmentId};
 
 use super::known_peers::Near;
@@ -12,6 +13,10 @@ use crate::{TransferError, Way};
 
 /// Reaches the nodes of this host. It finds them when an operation is submitted; bytes move when it is completed.
 impl Carrier for Near {
+    fn stage(&self) -> Stage {
+        Stage::Host
+    }
+
     fn submit<'a>(&'a self, batch: Batch<'a>, fates: &mut [Fate]) -> Option<Box<dyn Pending + 'a>> {
         for (position, fate) in fates.iter_mut().enumerate().filter(|(_, fate)| fate.is_open()) {
             if batch.memory(position).total_len() != batch.len_bytes(position) {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use mooncake_calls::{Stage, around};
 use mooncake_connection::codec::{Arrival, Awaited};
 use mooncake_memory::{WorkAhead, with_helpers_ahead, with_waiting_helpers};
 use mooncake_types::limits::MAX_FRAME_PAYLOAD_BYTES;
@@ -142,9 +143,7 @@ impl Service {
     ) -> Vec<Begun> {
         let _keepalive = self.keepalive(request.id);
         let mut begun: Vec<Option<Begun>> = (0..request.admitted).map(|_| None).collect();
-        for &at in &request.on_disk {
-            begun[at] = disk.take();
-        }
+        around(Stage::Disk, || request.on_disk.iter().for_each(|&at| begun[at] = disk.take()));
         if was_ahead {
             self.read_again(request, &mut begun);
         }

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mooncake_calls::{Side, Watch};
 use mooncake_connection::Roles;
 use mooncake_tls::Tls;
 use mooncake_types::BusyWait;
@@ -31,6 +32,8 @@ pub struct ServerConfig {
     pub seals: Option<Arc<SealKeys>>,
     /// Where the server counts what it sends and receives.
     pub served: Arc<Served>,
+    /// Logs requests that were slow to be served; none by default.
+    pub calls: Arc<Watch>,
 }
 
 impl Default for ServerConfig {
@@ -46,6 +49,7 @@ impl Default for ServerConfig {
             tls: None,
             seals: None,
             served: Arc::default(),
+            calls: Arc::new(Watch::new(Side::Node, Duration::ZERO)),
         }
     }
 }

@@ -122,11 +122,14 @@ impl Service {
     fn serve(&mut self) -> Result<std::convert::Infallible, End> {
         self.connection.stream().set_read_timeout(Some(STALL))?;
         self.connection.stream().set_write_timeout(Some(STALL))?;
+        let context = Arc::clone(&self.context);
         loop {
             let (kinds, side) = self.kinds();
             let header =
                 self.next_frame(kinds, |kind| format!("{side} takes no {kind:?} frames"))?;
             self.check_rights(&header)?;
+            let name = watched(header.kind);
+            let _call = name.map(|name| context.config.calls.serve(name, header.request_id));
             match header.kind {
                 Kind::Read => self.serve_read(&header)?,
                 Kind::Write => self.serve_write(&header)?,
@@ -238,6 +241,20 @@ impl Service {
     /// Takes the frame with this header, which is the next, and returns its body.
     pub(super) fn body(&mut self, header: &Header) -> &[u8] {
         &self.receiver.inbox.take(header.frame_len())[HEADER_LEN..]
+    }
+}
+
+/// The names of the requests that belong to calls of clients.
+const fn watched(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Read => Some("read"),
+        Kind::Write => Some("write"),
+        Kind::Drop => Some("drop"),
+        Kind::Promise => Some("promise"),
+        Kind::Begin => Some("write_in_place"),
+        Kind::Expose => Some("expose"),
+        Kind::Pin => Some("pin"),
+        _ => None,
     }
 }
 

@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod calls;
 mod client;
 mod frames;
 mod keys;
@@ -36,7 +37,13 @@ struct Operation {
 }
 
 fn operations() -> Vec<Operation> {
-    let all = [master::OPERATIONS, frames::OPERATIONS, client::OPERATIONS, memory::OPERATIONS];
+    let all = [
+        master::OPERATIONS,
+        frames::OPERATIONS,
+        client::OPERATIONS,
+        calls::OPERATIONS,
+        memory::OPERATIONS,
+    ];
     all.into_iter()
         .flatten()
         .map(|&(name, what, items, run)| Operation { name, what, items, run })

@@ -32,7 +32,7 @@ use opening::{Opening, Wanted};
 pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, String), OpenError> {
     check(&config)?;
     let mut opening = Opening::new(config, is_wanted)?;
-    let metrics = Arc::new(Metrics::new(random()? as u64));
+    let metrics = Arc::new(Metrics::new(random()? as u64, opening.config.slow_call));
     let http = opening.config.http.as_ref();
     let condition = Arc::new(StoreCondition::default());
     let told = || (Arc::clone(&metrics), Arc::clone(&condition));

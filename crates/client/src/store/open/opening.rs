@@ -151,6 +151,7 @@ impl Opening {
             local_socket: !self.config.transports.near().is_empty(),
             seals: self.seals.clone(),
             served: Arc::clone(&metrics.served),
+            calls: Arc::clone(&metrics.served_calls),
         }
     }
 
