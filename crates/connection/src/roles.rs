@@ -1,5 +1,6 @@
 //! The file in which a pool gives tokens of their own to members that may do less than others.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::Read;
@@ -109,6 +110,10 @@ fn seen(path: &Path) -> Option<(SystemTime, u64)> {
 fn load(path: &Path) -> Result<Tokens, RolesError> {
     let wrong = |reason: String| RolesError { path: path.to_owned(), reason };
     let unread = |error: std::io::Error| wrong(format!("it cannot be read: {error}"));
+    // The opening of a pipe waits for its writer.
+    if !fs::metadata(path).map_err(unread)?.is_file() {
+        return Err(wrong("it is no file".to_owned()));
+    }
     let file = File::open(path).map_err(unread)?;
     if file.metadata().map_err(unread)?.mode() & 0o022 != 0 {
         return Err(wrong("other users may write it; take that right from them".to_owned()));
@@ -117,8 +122,16 @@ fn load(path: &Path) -> Result<Tokens, RolesError> {
     file.take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(unread)?;
     let lines = text.lines().map(str::trim).enumerate();
     let told = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let mut lines_of: HashMap<String, usize> = HashMap::new();
     let tokens = told.map(|(at, line)| {
-        parse(line).map_err(|reason| wrong(format!("line {}: {reason}", at + 1)))
+        let (token, access) =
+            parse(line).map_err(|reason| wrong(format!("line {}: {reason}", at + 1)))?;
+        match lines_of.insert(token.clone(), at + 1) {
+            None => Ok((token, access)),
+            Some(first) => {
+                Err(wrong(format!("line {}: the token stands in line {first} already", at + 1)))
+            }
+        }
     });
     let tokens: Tokens = tokens.collect::<Result<_, _>>()?;
     match tokens.len() {
@@ -204,12 +217,23 @@ mod tests {
             ("all tenants=blue secret", 0o600, "no other rights than read and write"),
             ("read tenants=blue,_x secret", 0o600, "a tenant has a name"),
             ("# nothing", 0o600, "it holds no token"),
+            (
+                "read,write secret\n\nread secret",
+                0o600,
+                "line 3: the token stands in line 1 already",
+            ),
         ] {
             let path = file("wrong-roles", text, mode);
             let error = Roles::open(&path).expect_err(text).to_string();
             assert!(error.contains(reason) && !error.contains("secret"), "{error}");
             fs::remove_file(path).expect("it is there");
         }
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused() {
+        let error = Roles::open(&std::env::temp_dir()).expect_err("a folder").to_string();
+        assert!(error.contains("it is no file"), "{error}");
     }
 
     #[test]

@@ -1,20 +1,26 @@
 //! The connections of a server, and their limits in number and time.
 
+use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use mooncake_memory::Private;
 use mooncake_tls::{PrivateStream, Protocol, Tls};
-use mooncake_types::{LogLimiter, descriptor_remedy};
+use mooncake_types::{FairPlaces, LogLimiter, descriptor_remedy};
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
@@ -31,14 +37,15 @@ pub(crate) async fn serve(
     limits: Limits,
     stopping: watch::Receiver<bool>,
 ) {
-    let places = Arc::new(Semaphore::new(limits.connections));
+    let places = Arc::new(Mutex::new(FairPlaces::new(limits.connections)));
     let mut open = JoinSet::new();
     let mut stop = stopping.clone();
     loop {
         tokio::select! {
             () = stopped(&mut stop) => break,
-            (stream, place) = accept(&listener, &places) => {
+            (stream, address) = accept(&listener) => {
                 let served = (router.clone(), tls.clone());
+                let place = Place::take(&places, address);
                 open.spawn(run(stream, served, limits, stopping.clone(), place));
             }
             // If a handler panicked, its connection has ended, and the panic hook has reported it.
@@ -57,15 +64,46 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stopping| *stopping).await;
 }
 
-/// Waits for a free place, then accepts the next connection.
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> (TcpStream, OwnedSemaphorePermit) {
-    let place = Arc::clone(places).acquire_owned().await.expect("the semaphore is never closed");
+type Places = Mutex<FairPlaces<Arc<Notify>>>;
+
+/// The place of a connection, which is free again on drop.
+struct Place {
+    places: Arc<Places>,
+    number: u64,
+    /// Notified when another connection gets the place.
+    given_up: Arc<Notify>,
+}
+
+impl Place {
+    fn take(places: &Arc<Places>, address: IpAddr) -> Self {
+        let given_up = Arc::new(Notify::new());
+        let taken = lock(places).take(address, Arc::clone(&given_up));
+        let (number, of_another) = taken;
+        // The permit is kept for a connection that has not begun to wait for it.
+        of_another.iter().for_each(|end| end.notify_one());
+        Self { places: Arc::clone(places), number, given_up }
+    }
+
+    fn set_busy(&self, is_busy: bool) {
+        lock(&self.places).set_busy(self.number, is_busy);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.places).give_back(self.number);
+    }
+}
+
+fn lock(places: &Places) -> MutexGuard<'_, FairPlaces<Arc<Notify>>> {
+    places.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Accepts the next connection.
+async fn accept(listener: &TcpListener) -> (TcpStream, IpAddr) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, place),
+            Ok((stream, peer)) => return (stream, peer.ip()),
             Err(error) => {
                 static SAID: LogLimiter<io::ErrorKind> = LogLimiter::new();
                 if let Some(further) = SAID.admit(error.kind(), Instant::now()) {
@@ -79,13 +117,13 @@ async fn accept(
     }
 }
 
-/// Serves one connection. Its place becomes free at the end.
+/// Serves one connection until it ends, or another gets its place.
 async fn run(
     stream: TcpStream,
     (router, tls): (Router, Option<Tls>),
     limits: Limits,
     mut stopping: watch::Receiver<bool>,
-    _place: OwnedSemaphorePermit,
+    place: Place,
 ) {
     if let Err(error) = prepare(&stream, limits.stall) {
         return debug!(%error, "a connection was lost before it was served");
@@ -94,14 +132,21 @@ async fn run(
         Ok(secured) => secured,
         Err(error) => return debug!(%error, "a connection was lost before it was served"),
     };
+    let router = TowerToHyperService::new(router);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head)
         .max_buf_size(limits.head_bytes)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(
+            TokioIo::new(stream),
+            service_fn(|request| answer(&router, &place, request)),
+        );
     let mut connection = pin!(connection);
     let served = tokio::select! {
         served = connection.as_mut() => served,
+        () = place.given_up.notified() => {
+            return debug!("a connection was closed for another: there are too many");
+        }
         () = stopped(&mut stopping) => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -110,6 +155,17 @@ async fn run(
     if let Err(error) = served {
         debug!(%error, "a connection ended early");
     }
+}
+
+async fn answer(
+    service: &TowerToHyperService<Router>,
+    place: &Place,
+    request: Request<Incoming>,
+) -> Result<Response, Infallible> {
+    place.set_busy(true);
+    let answered = service.call(request).await;
+    place.set_busy(false);
+    answered
 }
 
 /// The connection, encrypted if there are certificates.
@@ -126,13 +182,12 @@ fn prepare(stream: &TcpStream, stall: Duration) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
     use std::thread::{self, JoinHandle};
 
     use axum::body::{Body, Bytes};
-    use axum::routing::get;
+    use axum::routing::{get, post};
     use futures_core::Stream;
     use tokio::runtime::Builder;
 
@@ -165,6 +220,14 @@ mod tests {
         let router = Router::new()
             .route("/", get(async || "here"))
             .route("/endless", get(async || Body::from_stream(Endless)))
+            .route("/body", post(async |body: Bytes| body))
+            .route(
+                "/soon",
+                get(async || {
+                    sleep(2 * SHORT).await;
+                    "at last"
+                }),
+            )
             .route("/never", get(async || std::future::pending::<&str>().await));
         let listener = crate::listen("127.0.0.1", 0).expect("a free port");
         let address = listener.local_addr().expect("bound");
@@ -240,17 +303,36 @@ mod tests {
     }
 
     #[test]
-    fn more_connections_wait_until_one_ends() {
+    fn whoever_takes_up_all_places_keeps_nobody_out() {
+        let kept_alive = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+        let unfinished = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n";
+        let halves: [&[u8]; 5] =
+            [b"", b"GET / HT", kept_alive, unfinished, b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n"];
+        for half in halves {
+            let server = start(Limits { connections: 2, ..Limits::default() });
+            let crowd: Vec<TcpStream> = (0..20).map(|_| server.send(half)).collect();
+            let begin = Instant::now();
+            server.assert_answers();
+            assert!(begin.elapsed() < PATIENCE / 2, "{half:?}");
+            drop(crowd);
+            server.stop();
+        }
+    }
+
+    #[test]
+    fn a_connection_without_a_request_goes_before_one_that_is_answered() {
         let server = start(Limits { connections: 2, ..Limits::default() });
-        let first = server.send(b"");
-        let _second = server.send(b"");
-        let mut third = server.send(REQUEST);
-        third.set_read_timeout(Some(SHORT)).expect("a socket");
-        let early = third.read(&mut [0]).expect_err("there is no place for a third");
-        assert_eq!(early.kind(), io::ErrorKind::WouldBlock);
-        drop(first);
-        third.set_read_timeout(Some(PATIENCE)).expect("a socket");
-        assert!(rest(third).starts_with("HTTP/1.1 200"));
+        let mut answered =
+            server.send(b"GET /soon HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        server.assert_answers();
+        for _ in 0..5 {
+            let mut idle = server.send(b"");
+            server.assert_answers();
+            assert_eq!(idle.read(&mut [0]).expect("closed"), 0);
+        }
+        let mut bytes = String::new();
+        answered.read_to_string(&mut bytes).expect("the server closes");
+        assert!(bytes.ends_with("at last"), "{bytes}");
         server.stop();
     }
 

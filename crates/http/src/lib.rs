@@ -16,6 +16,7 @@ mod listen;
 pub mod process_metrics;
 pub mod prometheus;
 mod server;
+mod web_pages;
 
 pub use content::Content;
 pub use limits::Limits;

@@ -3,7 +3,8 @@ use std::time::Duration;
 /// How much of a server its clients can take up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most connections served at a time. Further ones wait.
+    /// Most connections served at a time. For one more, the address with the most loses its oldest, one without a
+    /// request if there is such.
     pub connections: usize,
     /// Longest time from the start of a connection, or from its last answer, until the next request's head is
     /// complete.

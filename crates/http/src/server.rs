@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::thread::{self, JoinHandle};
 
 use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn;
 use axum::{Extension, Router};
 use mooncake_tls::Tls;
 use tokio::runtime::Builder;
@@ -11,8 +12,8 @@ use tokio::sync::watch;
 use tracing::error;
 
 use crate::Limits;
-use crate::connections;
 use crate::content::BodyLimits;
+use crate::{connections, web_pages};
 
 /// A server on a thread of its own. Dropping it stops it, without waiting for the thread.
 #[derive(Debug)]
@@ -42,6 +43,7 @@ impl Server {
         let (end, ended) = watch::channel(());
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let router = router
+            .layer(from_fn(web_pages::refuse_changes))
             .layer(DefaultBodyLimit::max(limits.body_bytes))
             .layer(Extension(BodyLimits { time: limits.body, bytes: limits.body_bytes }));
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {

@@ -10,18 +10,19 @@ use mooncake_connection::AsyncInbox;
 use mooncake_connection::codec::{Awaited, BadFrame};
 use mooncake_memory::PrivateWhile;
 use mooncake_types::{
-    Access, ClientId, ErrorCode, MountSegment, Reply, Request, Rights, Scan, limits,
+    Access, ClientId, ErrorCode, LogLimiter, MountSegment, Reply, Request, Rights, Scan, limits,
 };
 use mooncake_wire::Kind;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::accept::Peer;
 use crate::handshake::{self, Rejected};
 use crate::leadership::{Authority, NotRecorded};
+use crate::long_frames::HeldBytes;
 use crate::metrics::Operation;
 use crate::owner::Deposed;
 use crate::reach;
@@ -49,8 +50,10 @@ enum End {
     Closed,
     /// Another master leads, or may lead.
     Deposed,
-    /// The peer was silent for too long.
+    /// The peer was silent for too long, or took too long to send a frame.
     Idle,
+    /// Its host has too much half sent.
+    TooMuch,
     /// The socket failed.
     Io(io::Error),
     /// The peer sent something that is no request.
@@ -74,7 +77,9 @@ pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: Peer) {
     let admin_port = shell.config.metrics_port;
     let (inbox, output) = (AsyncInbox::default(), Vec::new());
     let (access, served) = (Access::of(Rights::NONE), Duration::ZERO);
-    let mut connection = Connection { shell, stream, inbox, output, access, served };
+    let (half_since, held) = (None, HeldBytes::of(&shell.long_frames, peer.host()));
+    let mut connection =
+        Connection { shell, stream, inbox, output, access, served, half_since, held };
     // Dropped before the stream. Otherwise a child process could keep the connection open after this one died.
     let private = PrivateWhile::open(&connection.stream);
     let client = match connection.admit().await {
@@ -109,6 +114,12 @@ pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: Peer) {
         End::Closed => debug!(%peer, %client, "disconnected"),
         End::Deposed => debug!(%peer, %client, "closed: another master leads"),
         End::Idle => debug!(%peer, %client, "closed: nothing came for too long"),
+        End::TooMuch => {
+            static SAID: LogLimiter<()> = LogLimiter::new();
+            if let Some(further) = SAID.admit((), Instant::now()) {
+                warn!(%peer, further, "closed: too many long requests have arrived only in part");
+            }
+        }
         End::Io(error) => debug!(%peer, %client, %error, "lost"),
         End::Malformed { request_id, message } => {
             debug!(%peer, %client, message, "refused");
@@ -135,6 +146,9 @@ struct Connection {
     access: Access,
     /// How long this connection was served since others got their turn.
     served: Duration,
+    /// Since when a part of a frame is held.
+    half_since: Option<Instant>,
+    held: HeldBytes,
 }
 
 impl Connection {
@@ -183,12 +197,18 @@ impl Connection {
     /// Waits for bytes.
     async fn receive(&mut self) -> Result<usize, End> {
         let shell = Rc::clone(&self.shell);
-        let half_a_frame = !self.inbox.held().is_empty();
+        let held = self.inbox.held().len();
+        if !self.held.set(held) {
+            return Err(End::TooMuch);
+        }
+        self.half_since = (held > 0).then(|| self.half_since.unwrap_or_else(Instant::now));
+        // A frame has so long to arrive as a whole, in however many pieces it comes.
+        let frame_timeout = Duration::from_millis(shell.config.frame_timeout_ms);
         let idle = async {
-            match (half_a_frame, shell.config.idle_timeout_ms) {
-                (true, _) => sleep(Duration::from_millis(shell.config.frame_timeout_ms)).await,
-                (false, 0) => std::future::pending().await,
-                (false, ms) => sleep(Duration::from_millis(ms)).await,
+            match (self.half_since, shell.config.idle_timeout_ms) {
+                (Some(since), _) => sleep(frame_timeout.saturating_sub(since.elapsed())).await,
+                (None, 0) => std::future::pending().await,
+                (None, ms) => sleep(Duration::from_millis(ms)).await,
             }
         };
         tokio::select! {
@@ -204,6 +224,7 @@ impl Connection {
         let mut begun = Instant::now();
         loop {
             let Some((header, body)) = self.inbox.next_frame(&REQUEST)? else { break };
+            self.half_since = None;
             if let Some(waiting) = self.answer(client, number, header.request_id, body)? {
                 self.answer_later((client, number), &waiting).await?;
             }

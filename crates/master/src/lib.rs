@@ -31,6 +31,7 @@ mod kv_events;
 mod leader_server;
 mod leadership;
 mod link;
+mod long_frames;
 mod metadata_server;
 mod metrics;
 mod notices;

@@ -1,6 +1,7 @@
 //! The state that all tasks of the owner thread share, for one term.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use mooncake_kv_events::Publisher;
@@ -11,6 +12,7 @@ use crate::config::Config;
 use crate::http2::Http2Door;
 use crate::kv_events;
 use crate::leadership::{NotRecorded, Recorder};
+use crate::long_frames::LongFrames;
 use crate::notices::log;
 use crate::owner::Owner;
 use crate::reach::Reach;
@@ -35,6 +37,7 @@ pub(crate) struct Shell {
     pub(crate) reach: Reach,
     pub(crate) task_waiters: TaskWaiters,
     pub(crate) matcher: Matcher,
+    pub(crate) long_frames: Rc<LongFrames>,
     /// Publishes where keys lie, if that is configured.
     kv_events: Option<Arc<Publisher>>,
     /// Where connections go that speak HTTP/2.
@@ -61,6 +64,7 @@ impl Shell {
             reach: Reach::default(),
             task_waiters: TaskWaiters::default(),
             matcher: Matcher::default(),
+            long_frames: Rc::default(),
             kv_events,
             http2,
         }

@@ -1,17 +1,17 @@
 //! The handshakes of both sides, on the threads of this crate.
 
 use std::io::{self, ErrorKind};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mooncake_memory::Private;
-use mooncake_types::LogLimiter;
+use mooncake_types::{FairPlaces, LogLimiter};
 use rustls::ServerConfig;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tracing::{debug, warn};
@@ -21,8 +21,8 @@ use crate::{PrivateStream, Tls, relay};
 /// How long a client may take for the handshake.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Handshakes that clients have begun and not ended. Further ones are cut off.
-static SHAKING: Semaphore = Semaphore::const_new(1024);
+/// Handshakes that clients have begun and not ended. For one more, another of the address with the most is cut off.
+static SHAKING: Mutex<FairPlaces<Arc<Notify>>> = Mutex::new(FairPlaces::new(1024));
 
 /// What is spoken inside, as far as clients ask for it by name (ALPN).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,8 +136,7 @@ impl Tls {
         protocol: Protocol,
         own: Private<UnixStream>,
     ) -> io::Result<()> {
-        let place = SHAKING.try_acquire();
-        let place = place.map_err(|_| io::Error::other("TLS: too many handshakes at a time"))?;
+        let place = Handshake::begin(stream.peer_addr()?.ip());
         let Some(config) = self.0.configs().server else {
             return Err(io::Error::other("TLS: this process has no certificate (tls_cert)"));
         };
@@ -145,11 +144,40 @@ impl Tls {
         config.alpn_protocols = protocol.names();
         let stream = PrivateStream::hand_over(stream)?;
         let shaking = TlsAcceptor::from(Arc::new(config)).accept(stream);
-        let shaken = timeout(PATIENCE, shaking).await.unwrap_or_else(|_| Err(late()));
+        let shaken = tokio::select! {
+            shaken = timeout(PATIENCE, shaking) => shaken.unwrap_or_else(|_| Err(late())),
+            () = place.given_up.notified() => Err(io::Error::other("too many handshakes at a time")),
+        };
         let shaken = shaken.map_err(|error| told(&error))?;
         drop(place);
         relay::relay(shaken, own).await
     }
+}
+
+/// A handshake that a client has begun, until it is dropped.
+struct Handshake {
+    number: u64,
+    /// Notified when it gives way to another.
+    given_up: Arc<Notify>,
+}
+
+impl Handshake {
+    fn begin(address: IpAddr) -> Self {
+        let given_up = Arc::new(Notify::new());
+        let (number, of_another) = shaking().take(address, Arc::clone(&given_up));
+        of_another.iter().for_each(|end| end.notify_one());
+        Self { number, given_up }
+    }
+}
+
+impl Drop for Handshake {
+    fn drop(&mut self) {
+        shaking().give_back(self.number);
+    }
+}
+
+fn shaking() -> MutexGuard<'static, FairPlaces<Arc<Notify>>> {
+    SHAKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits for work that a thread of this crate does.

@@ -21,6 +21,7 @@ mod dummy;
 mod error;
 mod error_advice;
 mod failure_domains;
+mod fair_places;
 mod follow;
 pub mod host_port;
 mod ids;
@@ -57,6 +58,7 @@ pub use dummy::{DummyFragments, DummyObject, DummyPut, DummyReply, DummyRequest,
 pub use error::ErrorCode;
 pub use error_advice::ErrorAdvice;
 pub use failure_domains::{FailureDomainError, FailureDomains};
+pub use fair_places::FairPlaces;
 pub use follow::{Follow, FollowPage, ListedSegment, SegmentPage};
 pub use ids::{ClientId, Epoch, SegmentId, Version};
 pub use inventory::{ChangesPage, EntryState, InventoryEntry, InventoryPage, MountOutcome};

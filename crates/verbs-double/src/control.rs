@@ -1,8 +1,8 @@
 //! The controls of the double, for tests.
 
 use std::net::Ipv6Addr;
-use std::os::fd::OwnedFd;
 
+pub use crate::state::Peermem;
 use crate::state::{Counts, Nic, changed, gate, state};
 
 /// A NIC that the host has.
@@ -84,9 +84,8 @@ pub fn take_dmabufs(takes: bool) {
     state().lacks_dmabuf = !takes;
 }
 
-/// Gives the kernel nvidia-peermem, or takes it away: it tells of an address and a length of a device a file with these
-/// bytes, and where they begin in it.
-pub fn set_peermem(peermem: Option<fn(u64, usize) -> Option<(OwnedFd, u64)>>) {
+/// Gives the kernel nvidia-peermem, or takes it away.
+pub fn set_peermem(peermem: Option<Peermem>) {
     state().peermem = peermem;
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct MrState {
 }
 
 /// What nvidia-peermem tells of memory of a device: address and length; a file with these bytes, and where they begin in it.
-pub(crate) type Peermem = fn(u64, usize) -> Option<(OwnedFd, u64)>;
+pub type Peermem = fn(u64, usize) -> Option<(OwnedFd, u64)>;
 
 pub(crate) struct CqState {
     pub(crate) entries: VecDeque<(Wc, u32)>,

@@ -20,6 +20,7 @@ use self::terminal::Screen;
 use self::told::Told;
 use self::view::{Next, View};
 use crate::admin_masters::Masters;
+use crate::exit::complain;
 use crate::objects::outcome::{CommandError, Outcome, run};
 use crate::objects::output::Output;
 
@@ -51,17 +52,26 @@ fn top(args: &TopArgs) -> Result<Outcome, CommandError> {
     ended.map_err(of_terminal)
 }
 
-/// Prints a line of JSON for each interval.
+/// Prints a line of JSON for each interval. A leader that does not answer is said, and asked again.
 fn print(masters: &mut Masters, first: Told, count: u64) -> Result<Outcome, CommandError> {
     let mut output = Output::new();
-    let mut told = first;
-    for line in 0..count {
-        if line > 0 {
-            std::thread::sleep(INTERVAL);
-            told = Told::ask(masters).map_err(|error| CommandError::failed(error.to_string()))?;
+    output.line(format_args!("{}", json::line(&first)))?;
+    output.flush()?;
+    let (mut printed, mut failure) = (1, None);
+    while printed < count {
+        std::thread::sleep(INTERVAL);
+        match Told::ask(masters) {
+            Ok(told) => {
+                output.line(format_args!("{}", json::line(&told)))?;
+                output.flush()?;
+                (printed, failure) = (printed + 1, None);
+            }
+            Err(error) if failure.is_none() => {
+                complain(format_args!("mooncake top: {error}\n"));
+                failure = Some(error);
+            }
+            Err(_) => {}
         }
-        output.line(format_args!("{}", json::line(&told)))?;
-        output.flush()?;
     }
     Ok(Outcome::Done)
 }

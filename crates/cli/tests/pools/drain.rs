@@ -109,7 +109,7 @@ fn a_node_is_drained_under_readers_and_writers_and_then_killed() {
 fn results_are_told_as_json_to_programs() {
     let master = Master::start(MASTER, &[]);
     let first = node(&master, "32MB");
-    let store = start::store(&*master.rpc);
+    let store = start::store(&master.rpc);
     put(&store, "key", 0).expect("there is room");
     let _second = node(&master, "32MB");
     let told = |args: &[&str]| -> serde_json::Value {

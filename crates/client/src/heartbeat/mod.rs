@@ -145,7 +145,7 @@ impl Drop for Heartbeat {
 impl Shared {
     /// Runs the master until the heartbeat stops. Returns the connection that it used last.
     fn run(&self, mut master: MasterSession, on_tasks: impl Fn()) -> Option<Connection> {
-        let mut was_well = master.membership.is_well();
+        let (mut is_silent, mut refusal) = (!master.membership.is_well(), None);
         let mut retiring = Vec::new();
         loop {
             self.make_changes(&mut master, &mut retiring);
@@ -160,15 +160,12 @@ impl Shared {
             }
             let well = master.membership.is_well();
             self.condition.set_well(well);
-            log::change(&turn, was_well, well);
+            log::change(&turn, &mut is_silent, well);
             let unreached = master.membership.is_unreached();
             if self.condition.set_unreached(unreached) {
                 log::reach(&master.membership, unreached);
             }
-            if !was_well && well {
-                log::mount_refusal(&master.membership);
-            }
-            was_well = well;
+            log::mount_refusal(&master.membership, &mut refusal);
             if let TurnOutcome::Idle(until) = turn {
                 let until = retiring.iter().map(|&(_, due)| due).fold(until, Tick::min);
                 let wait = Duration::from_millis(until.since_ms(master.clock.now()));

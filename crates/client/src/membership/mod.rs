@@ -27,6 +27,9 @@ const NODE_PING_INTERVAL_MS: u64 = 250;
 /// Number of pings within the time after which the master gives up a client.
 const PINGS_PER_TTL: u64 = 3;
 
+/// A client that may not lend connects again after this long, in milliseconds: its token may have got the right.
+const DENIED_PAUSE_MS: u64 = 5000;
+
 /// The machine. Call [`Membership::next`], do that step, and pass the outcome to [`Membership::on_connected`],
 /// [`Membership::on_reply`] or the function that the step names.
 #[derive(Clone, Debug)]
@@ -53,6 +56,8 @@ pub struct Membership {
     has_tasks: bool,
     routes_end: Option<RoutesEnd>,
     is_unreached: bool,
+    /// Since when the master of this connection denies this client the right to lend.
+    denied_since: Option<Tick>,
 }
 
 /// Until when reads may begin with routes of a leader, by its last pong.
@@ -103,6 +108,7 @@ impl Membership {
             has_tasks: false,
             routes_end: None,
             is_unreached: false,
+            denied_since: None,
         }
     }
 
@@ -303,6 +309,18 @@ impl Membership {
                 self.mounting.on_refused(code);
                 self.set_idle();
             }
+            // Who it is was settled when it connected, and its rights may be others by now.
+            (
+                MasterRequest::Mount | MasterRequest::Report,
+                Ok(Reply::Refused(code @ ErrorCode::PermissionDenied)),
+            ) => {
+                self.mounting.on_refused(code);
+                let since = *self.denied_since.get_or_insert(now);
+                match now.since_ms(since) < DENIED_PAUSE_MS {
+                    true => self.set_idle(),
+                    false => self.on_connection_lost(now, address),
+                }
+            }
             (MasterRequest::Drops, Ok(Reply::Drops(listed))) => {
                 self.drops.on_listed(listed);
                 self.set_idle();
@@ -394,6 +412,7 @@ impl Membership {
     /// after a pause.
     fn on_connection_lost(&mut self, now: Tick, address: usize) {
         self.last_ping_answered = false;
+        self.denied_since = None;
         self.mounting.on_connection_lost();
         self.drops.clear();
         let next = (address + 1) % self.addresses;

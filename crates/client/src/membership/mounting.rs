@@ -97,12 +97,14 @@ impl Mounting {
         (self.stage, self.is_emptied) = (MountStage::Mount, true);
     }
 
-    /// The master refused the segment. If its lease is over, or its membership record takes no writes, it is asked
-    /// again after its next pong. Other refusals hold until the segments are mounted again.
+    /// The master refused the segment. If its lease is over, or its membership record takes no writes, or it denies
+    /// this client the right, it is asked again after its next pong. Other refusals hold until the segments are mounted again.
     pub(super) fn on_refused(&mut self, code: ErrorCode) {
         self.refusal = Some((self.segment, code));
         match code {
-            ErrorCode::UnavailableInCurrentStatus | ErrorCode::PersistentFail => self.on_put_off(),
+            ErrorCode::UnavailableInCurrentStatus
+            | ErrorCode::PersistentFail
+            | ErrorCode::PermissionDenied => self.on_put_off(),
             _ => self.go_on(),
         }
     }

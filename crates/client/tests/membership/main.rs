@@ -261,6 +261,33 @@ fn a_segment_that_is_put_off_is_named_and_mounted_after_the_next_pong() {
 }
 
 #[test]
+fn a_client_that_may_not_lend_asks_with_each_pong_and_connects_again_now_and_then() {
+    let mut membership = membership();
+    let mut connects = 0;
+    for now in (0..20_000).step_by(250) {
+        loop {
+            let step = step(&mut membership, now);
+            match &step[..5] {
+                "wait " => break,
+                "conne" => {
+                    connects += 1;
+                    membership.on_connected(Tick(now), Some(Epoch(5)));
+                }
+                "ping " => membership.on_reply(Tick(now), pong(true, 5)),
+                "mount" => {
+                    let denied = Reply::Refused(ErrorCode::PermissionDenied);
+                    membership.on_reply(Tick(now), Ok(denied));
+                    let denied = Some((&lent(1), ErrorCode::PermissionDenied));
+                    assert_eq!(membership.mount_refusal(), denied);
+                }
+                _ => panic!("{step}"),
+            }
+        }
+    }
+    assert!((3..=5).contains(&connects), "{connects} in 20 seconds");
+}
+
+#[test]
 fn a_client_that_lends_nothing_only_pings() {
     let mut membership = Membership::new(1, Chance::new(1));
     assert_eq!(step(&mut membership, 0), "connect 0");

@@ -1,11 +1,13 @@
 //! Connections that follow the protocol, and slow ones that must not delay them.
 
 use std::io::Write;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use mooncake_master::Config;
 use mooncake_meta::Config as PoolConfig;
 use mooncake_types::{ErrorCode, Reply, Request, Scan, ScanAction, SegmentId};
+use mooncake_wire::{Header, Kind};
 
 use crate::support::{Rpc, config, dial, eventually, get, hello, read_frame, start, start_with};
 
@@ -110,6 +112,20 @@ fn a_connection_that_stops_within_a_frame_is_closed_and_an_idle_one_is_not() {
     stuck.stream.write_all(&[0x4B, 0x4D, 16]).expect("the connection is open");
     assert!(read_frame(&mut stuck.stream).is_none());
     idle.ask(&Request::Ping { segments: vec![], unreachable: vec![], reads: None });
+    master.assert_serves();
+}
+
+#[test]
+fn a_frame_that_trickles_in_has_no_more_time() {
+    let master = start_with(Config { frame_timeout_ms: 300, ..config() });
+    let mut slow = master.connect(1);
+    let header = Header { kind: Kind::Request, flags: 0, body_len: 1 << 20, request_id: 1 };
+    slow.stream.write_all(&header.encode()).expect("the connection is open");
+    let begun = Instant::now();
+    while slow.stream.write_all(&[0]).is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the master goes on waiting");
+        thread::sleep(Duration::from_millis(20));
+    }
     master.assert_serves();
 }
 

@@ -110,7 +110,12 @@ impl Opening {
     /// Waits until the master has mounted or refused every segment. A leader that puts them off is asked again for as
     /// long as reaching the master may take.
     pub(super) fn mount(&self, master: &mut MasterSession) -> Result<(), OpenError> {
-        self.turn_until(master, |master| master.membership.is_settled()).map_err(|error| {
+        let is_denied = |master: &MasterSession| {
+            let refusal = master.membership.mount_refusal();
+            refusal.is_some_and(|(_, code)| code == ErrorCode::PermissionDenied)
+        };
+        let is_over = |master: &MasterSession| master.membership.is_settled() || is_denied(master);
+        self.turn_until(master, is_over).map_err(|error| {
             match (&error, master.membership.mount_refusal()) {
                 (OpenError::MasterUnreachable { .. }, Some((segment, code))) => {
                     mount_refused(segment, code)
