@@ -1,9 +1,8 @@
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-use mooncake_types::CallId;
-
 use crate::current;
+use crate::part::CallPart;
 use crate::report::CallReport;
 use crate::watch::Watch;
 
@@ -26,11 +25,17 @@ pub struct Call<'w> {
 impl<'w> Call<'w> {
     pub(crate) fn begin(watch: &'w Watch, name: &'static str, items: usize) -> Self {
         let is_inner = !current::open();
+        if !is_inner && watch.sink.is_some() {
+            current::begin_trace(None);
+        }
         Self { watch, name, items, began: None, is_inner, _thread: PhantomData }
     }
 
-    pub(crate) fn serve(watch: &'w Watch, name: &'static str, id: Option<CallId>) -> Self {
-        let is_inner = !current::open_part(id);
+    pub(crate) fn serve(watch: &'w Watch, name: &'static str, part: CallPart) -> Self {
+        let is_inner = !current::open_part(part.id());
+        if !is_inner && watch.sink.is_some() && part.trace.is_some() {
+            current::begin_trace(part.trace);
+        }
         let began = watch.measures().then(Instant::now);
         Self { watch, name, items: 0, began, is_inner, _thread: PhantomData }
     }
@@ -46,9 +51,10 @@ impl Drop for Call<'_> {
             return;
         }
         self.watch.add_stages();
-        let took = self.took();
-        if self.watch.is_slow(took) {
-            self.watch.report(&CallReport::of_thread((self.name, self.items), took));
+        let (took, trace) = (self.took(), current::take_trace());
+        if self.watch.is_slow(took) || trace.is_some() {
+            let report = CallReport::of_thread((self.name, self.items), took);
+            self.watch.report(&report, trace.as_ref());
         }
         current::close();
     }

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use mooncake_types::CallId;
+use mooncake_types::{CallId, TraceParent};
 
 use crate::report::SlowestPeer;
+use crate::span::{Trace, TracedStage, now_ns};
 use crate::stage::Stage;
 
 /// How many ids a thread takes at once, so that threads do not contend for each.
@@ -19,6 +20,20 @@ const LEAST_SLOW: Duration = Duration::from_millis(1);
 thread_local! {
     static CURRENT: CurrentCall = const { CurrentCall::new() };
     static SLOWEST: RefCell<Option<SlowestPeer>> = const { RefCell::new(None) };
+    static TRACE: RefCell<Option<Trace>> = const { RefCell::new(None) };
+    static CALLER: Cell<Caller> = const { Cell::new(Caller::None) };
+}
+
+/// The span of the application that makes the calls of this thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Caller {
+    /// There is none: each call begins a trace.
+    #[default]
+    None,
+    /// Calls are parts of it.
+    Traced(TraceParent),
+    /// Its trace is not recorded, and neither are the calls.
+    NotRecorded,
 }
 
 /// What a thread has noted of its call so far. Plain cells, since most calls are short. Times are in nanoseconds.
@@ -40,6 +55,8 @@ struct CurrentCall {
     carrier: Cell<Stage>,
     /// Whether `SLOWEST` has a peer.
     has_slowest: Cell<bool>,
+    /// Whether `TRACE` has the call's trace.
+    is_traced: Cell<bool>,
 }
 
 /// What a call has noted.
@@ -63,6 +80,7 @@ impl CurrentCall {
             requests: Cell::new(0),
             carrier: Cell::new(Stage::Own),
             has_slowest: Cell::new(false),
+            is_traced: Cell::new(false),
         }
     }
 
@@ -87,6 +105,9 @@ impl CurrentCall {
     fn add(&self, stage: Stage, nanos: u64) {
         increase(&self.stages[stage as usize], nanos);
         increase(&self.sum, nanos);
+        if self.is_traced.get() {
+            add_to_trace(stage, nanos);
+        }
     }
 }
 
@@ -165,6 +186,61 @@ pub(crate) fn noted() -> Noted {
 pub(crate) fn take_slowest() -> Option<SlowestPeer> {
     let has_slowest = CURRENT.with(|call| call.has_slowest.replace(false));
     if has_slowest { SLOWEST.try_with(RefCell::take).ok().flatten() } else { None }
+}
+
+#[cold]
+fn add_to_trace(stage: Stage, nanos: u64) {
+    let stage = TracedStage::ending_now(stage, Duration::from_nanos(nanos));
+    // Fails in a thread that ends, which has no call.
+    let _ = TRACE.try_with(|trace| {
+        if let Some(trace) = trace.borrow_mut().as_mut() {
+            trace.stages.push(stage);
+        }
+    });
+}
+
+/// Traces the call that this thread has just begun: as a part of this one, or of what the application traces.
+pub(crate) fn begin_trace(part_of: Option<TraceParent>) {
+    let caller = part_of.map_or_else(|| CALLER.get(), Caller::Traced);
+    CURRENT.with(|call| {
+        // A part has the id of the whole call, which is the id of the caller's span.
+        let own = if part_of.is_some() { Some(call.draw()) } else { call.id.get() };
+        let Some(span) = own.map(CallId::bits) else { return };
+        let (trace, parent) = match caller {
+            Caller::None => (u128::from(span) << 64 | u128::from(span), None),
+            Caller::Traced(parent) => (parent.trace, Some(parent.span)),
+            Caller::NotRecorded => return,
+        };
+        let at = TraceParent { trace, span };
+        let begun = Trace { at, parent, began_ns: now_ns(), stages: Vec::new() };
+        let is_begun = TRACE.try_with(|trace| *trace.borrow_mut() = Some(begun)).is_ok();
+        call.is_traced.set(is_begun);
+    });
+}
+
+/// Takes the trace of the thread's call.
+pub(crate) fn take_trace() -> Option<Trace> {
+    let is_traced = CURRENT.with(|call| call.is_traced.replace(false));
+    if is_traced { TRACE.try_with(RefCell::take).ok().flatten() } else { None }
+}
+
+/// An id for a span of a call of another process.
+pub(crate) fn draw_span() -> u64 {
+    CURRENT.with(|call| call.draw().bits())
+}
+
+/// Where the trace of the thread's call goes on, for the frames that it sends.
+#[must_use]
+pub fn trace() -> Option<TraceParent> {
+    if !CURRENT.with(|call| call.is_traced.get()) {
+        return None;
+    }
+    TRACE.try_with(|trace| trace.borrow().as_ref().map(|trace| trace.at)).ok().flatten()
+}
+
+/// The calls that this thread makes from now on are made by this span of the application.
+pub fn set_caller(caller: Caller) {
+    CALLER.set(caller);
 }
 
 /// The id of the call that this thread works on.

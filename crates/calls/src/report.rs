@@ -4,6 +4,7 @@ use std::time::Duration;
 use mooncake_types::CallId;
 
 use crate::current::{Noted, noted, take_slowest};
+use crate::span::Fact;
 use crate::stage::Stage;
 use crate::watch::Side;
 
@@ -48,6 +49,23 @@ impl CallReport {
 
     pub(crate) fn name(&self) -> &'static str {
         self.name
+    }
+
+    pub(crate) fn took(&self) -> Duration {
+        self.took
+    }
+
+    /// What spans tell of it.
+    pub(crate) fn facts(&self) -> Vec<(&'static str, Fact)> {
+        let number = |name, value: u64| (value > 0).then_some((name, Fact::Number(value)));
+        let slowest = self.slowest.as_ref();
+        let facts = [
+            self.id.map(|id| ("mooncake.request", Fact::Text(id.to_string()))),
+            number("mooncake.items", self.items as u64),
+            number("mooncake.bytes", self.bytes),
+            slowest.map(|peer| ("mooncake.slowest_peer", Fact::Text(peer.endpoint.to_string()))),
+        ];
+        facts.into_iter().flatten().collect()
     }
 
     /// The time that no stage accounts for.

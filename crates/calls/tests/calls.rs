@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mooncake_calls::{
-    Side, Stage, Transfer, Watch, around, carried, current, frame_id, last, note, note_peer, ran,
+    CallPart, Side, Stage, Transfer, Watch, around, carried, current, frame_id, last, note,
+    note_peer, ran,
 };
 use mooncake_testing::logged;
 use mooncake_types::CallId;
@@ -141,7 +142,7 @@ fn frames_name_the_call_at_the_other_side() {
     drop(call);
     assert_eq!(CallId::of_frame(sent), id);
     let line = logged(|| {
-        let _served = node.serve("read", sent);
+        let _served = node.serve("read", CallPart { request_id: sent, trace: None });
         note(Stage::Disk, ms(8));
     });
     let request = id.expect("a call has an id");

@@ -31,6 +31,7 @@ pub mod mooncake;
 mod no_effect;
 mod objects;
 mod open_files;
+mod otel;
 mod pool;
 pub mod quantity;
 mod segment_list;

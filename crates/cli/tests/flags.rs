@@ -45,7 +45,7 @@ fn the_defaults_are_those_of_the_documentation() {
 /// All flags of the pool, none at its default.
 const POOL: &str = "-rpc_port=1234|--rpc-address|127.0.0.1|--metrics_port=4321|--metrics-host=127.0.0.2|\
     --cluster_id=blue|--auth_token=x|--norpc_enable_tcp_no_delay|--rpc_conn_timeout_seconds=7|\
-    --max_connections=9|--busy_poll_us=30|--enable_metric_reporting=no|--default_kv_lease_ttl=500|\
+    --max_connections=9|--busy_poll_us=30|--slow_call_ms=40|--otel_endpoint=http://c:4318|--enable_metric_reporting=no|--default_kv_lease_ttl=500|\
     --default_kv_soft_pin_ttl=1m|--max_kv_soft_pin_ttl=3600000|\
     --allow_evict_soft_pinned_objects=0|--eviction_policy=s3fifo|--eviction_ratio=0.1|--eviction_high_watermark_ratio=1|\
     --memory_allocator=cachelib|--allocation_strategy=free_ratio_first|--client_ttl=3|\
@@ -84,6 +84,8 @@ fn every_flag_of_the_pool_arrives() {
         frame_timeout_ms: 30_000,
         max_connections: 9,
         busy_poll: Duration::from_micros(30),
+        slow_call: Duration::from_millis(40),
+        otel_endpoint: Some("http://c:4318".parse().expect("a URL")),
         report_metrics: false,
         tenant_quotas: None,
         pool: PoolConfig {

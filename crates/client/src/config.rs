@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mooncake_calls::Watch;
 use mooncake_ha::KubernetesAccess;
+use mooncake_otlp::Endpoint;
 use mooncake_tls::TlsConfig;
 use mooncake_transfer::{
     EnvError, FabricOptions, HotCacheConfig, Transports, Variables, VerbsOptions, Way,
@@ -94,6 +95,9 @@ pub struct StoreConfig {
     pub put_wait: Duration,
     /// From how long on a call, or a request that this node serves, is logged as slow; zero: none is.
     pub slow_call: Duration,
+    /// The collector of OpenTelemetry that gets the spans of calls, and of requests that this node serves; by default none
+    /// does, and no call is traced.
+    pub otel_endpoint: Option<Endpoint>,
     /// How long a put that is written part by part may take. The master discards puts after its own
     /// `--put_start_discard_timeout_sec`, so a longer time is of no use.
     pub put_session_timeout: Duration,
@@ -168,6 +172,7 @@ impl Default for StoreConfig {
             transfer_silence: Duration::from_millis(700),
             put_wait: Duration::ZERO,
             slow_call: Watch::DEFAULT_SLOW,
+            otel_endpoint: None,
             put_session_timeout: Duration::from_secs(30),
             drain_timeout: Duration::ZERO,
             lanes_per_peer: 4,
@@ -189,6 +194,7 @@ impl StoreConfig {
     ///   `MOONCAKE_PUT_WAIT_MS`, `MOONCAKE_SLOW_CALL_MS` (milliseconds), `MOONCAKE_BUSY_POLL_US` (microseconds),
     /// - `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`, `MOONCAKE_ADVERTISE_ADDRESS`, `MC_STORE_CLIENT_MIN_PORT`,
     ///   `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_DOMAIN`, `MOONCAKE_TRANSPORTS`, `MOONCAKE_FABRIC_PROVIDER`, `MC_LIBFABRIC_PATH`,
+    /// - `MOONCAKE_OTEL_ENDPOINT`,
     /// - `MC_STORE_CLUSTER_ID`, `MOONCAKE_TENANT_ID`, `MOONCAKE_AUTH_TOKEN` or `MOONCAKE_AUTH_TOKEN_FILE`, `MOONCAKE_AUTH_ROLES_FILE`,
     /// - those of [`TlsConfig::from_variables`],
     /// - `MOONCAKE_SEGMENT_PATH`, `MOONCAKE_SEGMENT_RESET`, `MOONCAKE_ROUTE_CACHE` (0 or 1),
@@ -250,6 +256,9 @@ impl StoreConfig {
         ] {
             *is_on = variables.switch(name)?.unwrap_or(*is_on);
         }
+        let endpoint = |url: &str| url.parse().ok();
+        config.otel_endpoint =
+            variables.parse("MOONCAKE_OTEL_ENDPOINT", Endpoint::WANTED, endpoint)?;
         config.segment_path = variables.text("MOONCAKE_SEGMENT_PATH").map(PathBuf::from);
         config.hot_cache = hot_cache::from_variables(&variables)?;
         config.offload = OffloadConfig::from_variables(&variables)?;
@@ -334,6 +343,7 @@ mod tests {
             ("MOONCAKE_DRAIN_TIMEOUT_SEC", "12"),
             ("MOONCAKE_PUT_WAIT_MS", "8000"),
             ("MOONCAKE_SLOW_CALL_MS", "250"),
+            ("MOONCAKE_OTEL_ENDPOINT", "http://collector:4318"),
             ("MC_TCP_LANES_PER_PEER", "2"),
             ("MC_TCP_BIND_ADDRESS", "10.0.0.5"),
             ("MOONCAKE_ADVERTISE_ADDRESS", "outside.example:7"),
@@ -360,6 +370,7 @@ mod tests {
             put_session_timeout: Duration::from_secs(90),
             put_wait: Duration::from_secs(8),
             slow_call: Duration::from_millis(250),
+            otel_endpoint: Some("http://collector:4318".parse().expect("a URL")),
             drain_timeout: Duration::from_secs(12),
             lanes_per_peer: 2,
             bind_address: Some("10.0.0.5".to_owned()),
@@ -406,6 +417,7 @@ mod tests {
             ("MOONCAKE_DRAIN_TIMEOUT_SEC", "-1", "a whole number of seconds"),
             ("MOONCAKE_PUT_WAIT_MS", "8s", "a whole number of milliseconds"),
             ("MOONCAKE_SLOW_CALL_MS", "-1", "a whole number of milliseconds"),
+            ("MOONCAKE_OTEL_ENDPOINT", "collector:4318", Endpoint::WANTED),
             ("MC_STORE_CLIENT_MIN_PORT", "70000", "a port from 1 to 65535"),
             ("MOONCAKE_BUSY_POLL_US", "1001", BusyWait::WANTED),
             ("MOONCAKE_TENANT_ID", "_all", NotATenant::WANTED),

@@ -235,6 +235,9 @@ impl Connection {
         self.outbox.clear();
         self.outbox.shrink_to(KEPT_OUTBOX_BYTES);
         encode(&mut self.outbox);
+        if let Some(parent) = mooncake_calls::trace() {
+            mooncake_wire::append_trace(&mut self.outbox, 0, parent);
+        }
         self.timed.send(&self.outbox, descriptor, started)
     }
 

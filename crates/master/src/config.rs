@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use mooncake_calls::Watch;
 use mooncake_connection::Roles;
+use mooncake_otlp::Endpoint;
 use mooncake_tls::Tls;
 use mooncake_types::BusyWait;
 
@@ -79,6 +80,8 @@ pub struct Config {
     pub busy_poll: Duration,
     /// From how long on a request, or a turn of the master's own work, is logged as slow; zero: none is.
     pub slow_call: Duration,
+    /// The collector that gets the spans of requests whose callers are traced; by default none does.
+    pub otel_endpoint: Option<Endpoint>,
     /// Whether there are other masters, and where the membership record is kept.
     pub leadership: LeadershipConfig,
     /// The pod that gets a label while this master leads; by default none does.
@@ -112,6 +115,7 @@ impl Default for Config {
             report_metrics: true,
             busy_poll: BusyWait::DEFAULT_LIMIT,
             slow_call: Watch::DEFAULT_SLOW,
+            otel_endpoint: None,
             leadership: LeadershipConfig::default(),
             pod: None,
             warm_standby: true,

@@ -5,14 +5,14 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mooncake_calls::Stage;
+use mooncake_calls::{CallPart, Stage};
 use mooncake_connection::AsyncInbox;
 use mooncake_connection::codec::{Awaited, BadFrame};
 use mooncake_memory::PrivateWhile;
 use mooncake_types::{
     Access, ClientId, ErrorCode, LogLimiter, MountSegment, Reply, Request, Rights, Scan, limits,
 };
-use mooncake_wire::Kind;
+use mooncake_wire::{Header, Kind, trace_of};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
@@ -133,7 +133,7 @@ const TASKS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A request that may have to wait before it is answered.
 struct Waiting {
-    request_id: u64,
+    part: CallPart,
     message: mooncake_wire::RequestMessage,
 }
 
@@ -225,7 +225,7 @@ impl Connection {
         loop {
             let Some((header, body)) = self.inbox.next_frame(&REQUEST)? else { break };
             self.half_since = None;
-            if let Some(waiting) = self.answer(client, number, header.request_id, body)? {
+            if let Some(waiting) = self.answer(client, number, &header, body)? {
                 self.answer_later((client, number), &waiting).await?;
             }
             let over = self.served + begun.elapsed() >= TURN;
@@ -246,9 +246,11 @@ impl Connection {
         &mut self,
         client: ClientId,
         number: ConnectionId,
-        request_id: u64,
+        header: &Header,
         body: Bytes,
     ) -> Result<Option<Waiting>, End> {
+        let request_id = header.request_id;
+        let part = CallPart { request_id, trace: trace_of(header, &body) };
         let unreadable = |error: mooncake_wire::DecodeError| {
             let message = format!("the request cannot be read: {error}");
             End::Malformed { request_id, message }
@@ -270,9 +272,9 @@ impl Connection {
             _ => false,
         };
         if may_wait {
-            return Ok(Some(Waiting { request_id, message }));
+            return Ok(Some(Waiting { part, message }));
         }
-        self.handle(client, number, request_id, &request)?;
+        self.handle(client, number, part, &request)?;
         if let Request::Ping { unreachable, .. } = &request {
             reach::doubt(&self.shell, unreachable);
         }
@@ -283,13 +285,13 @@ impl Connection {
         &mut self,
         client: ClientId,
         number: ConnectionId,
-        request_id: u64,
+        part: CallPart,
         request: &Request<'_>,
     ) -> Result<(), End> {
-        let from = (client, request_id);
+        let from = (client, part);
         let reply = self.shell.owner.borrow_mut().handle_over(number, from, request);
         let reply = reply.map_err(|Deposed| End::Deposed)?;
-        mooncake_wire::encode_reply(&mut self.output, request_id, &reply);
+        mooncake_wire::encode_reply(&mut self.output, part.request_id, &reply);
         Ok(())
     }
 
@@ -303,15 +305,13 @@ impl Connection {
         self.flush().await.map_err(End::Io)?;
         let request = waiting.message.request().expect("it was read before");
         match &request {
-            Request::MountSegment(mount) => {
-                self.mount(from, waiting.request_id, &request, mount).await
-            }
+            Request::MountSegment(mount) => self.mount(from, waiting.part, &request, mount).await,
             Request::FetchTasks { wait_ms, .. } => {
                 let wait = Duration::from_millis((*wait_ms).min(limits::MAX_TASK_WAIT_MS).into());
-                self.fetch_tasks(from, waiting.request_id, &request, wait).await
+                self.fetch_tasks(from, waiting.part, &request, wait).await
             }
             Request::Scan(scan @ Scan { pattern: Some(pattern), .. }) => {
-                self.scan(from.0, waiting.request_id, (scan, pattern)).await
+                self.scan(from.0, waiting.part, (scan, pattern)).await
             }
             _ => unreachable!("no other request waits"),
         }
@@ -321,7 +321,7 @@ impl Connection {
     async fn fetch_tasks(
         &mut self,
         (client, number): (ClientId, ConnectionId),
-        request_id: u64,
+        part: CallPart,
         request: &Request<'_>,
         wait: Duration,
     ) -> Result<(), End> {
@@ -330,13 +330,13 @@ impl Connection {
         let told = shell.task_waiters.join(client);
         let answered = loop {
             let news = told.notified();
-            let from = (client, request_id);
+            let from = (client, part);
             let reply = shell.owner.borrow_mut().handle_over(number, from, request);
             let Ok(reply) = reply else { break Err(End::Deposed) };
             let is_empty = matches!(&reply, Reply::TasksFetched(tasks) if tasks.orders.is_empty());
             let left = until.saturating_duration_since(Instant::now());
             if !is_empty || left.is_zero() {
-                mooncake_wire::encode_reply(&mut self.output, request_id, &reply);
+                mooncake_wire::encode_reply(&mut self.output, part.request_id, &reply);
                 break Ok(());
             }
             shell.rearm();
@@ -355,7 +355,7 @@ impl Connection {
     async fn scan(
         &mut self,
         client: ClientId,
-        request_id: u64,
+        part: CallPart,
         scan: (&Scan<'_>, &str),
     ) -> Result<(), End> {
         let shell = Rc::clone(&self.shell);
@@ -367,8 +367,8 @@ impl Connection {
         };
         let reply = reply.map_err(|Deposed| End::Deposed)?;
         let name = || (Operation::of(&Request::Scan(*scan.0)).name(), 1);
-        shell.owner.borrow().calls.handled(request_id, (begun.elapsed(), &[]), name);
-        mooncake_wire::encode_reply(&mut self.output, request_id, &reply);
+        shell.owner.borrow().calls.handled(part, (begun.elapsed(), &[]), name);
+        mooncake_wire::encode_reply(&mut self.output, part.request_id, &reply);
         Ok(())
     }
 
@@ -376,7 +376,7 @@ impl Connection {
     async fn mount(
         &mut self,
         (client, number): (ClientId, ConnectionId),
-        request_id: u64,
+        part: CallPart,
         request: &Request<'_>,
         segment: &MountSegment<'_>,
     ) -> Result<(), End> {
@@ -396,17 +396,17 @@ impl Connection {
         let took = begun.elapsed();
         let stages = [(Stage::Connection, connected), (Stage::Record, took - connected)];
         let name = || (Operation::MountSegment.name(), 1);
-        shell.owner.borrow().calls.handled(request_id, (took, &stages), name);
+        shell.owner.borrow().calls.handled(part, (took, &stages), name);
         if let Err(error) = prepared {
             let code = match error {
                 NotRecorded::Late => ErrorCode::PersistentFail,
                 NotRecorded::Full => ErrorCode::UnavailableInCurrentStatus,
             };
             let reply = Reply::Done(Err(code));
-            mooncake_wire::encode_reply(&mut self.output, request_id, &reply);
+            mooncake_wire::encode_reply(&mut self.output, part.request_id, &reply);
             return Ok(());
         }
-        self.handle(client, number, request_id, request)?;
+        self.handle(client, number, part, request)?;
         if shell.owner.borrow().meta.endpoint(id).is_some() {
             reach::note(&shell, id, endpoint, tried);
         }

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mooncake_calls::Watch;
 use mooncake_ha::{Change, boot_time};
 use mooncake_kv_events::Publisher;
 use mooncake_meta::{Meta, Shadow};
@@ -57,7 +58,8 @@ impl LeaderServer {
         config: Config,
         (term, followed, quotas): (&Term, BTreeMap<SegmentId, Shadow>, Option<&QuotaBook>),
         questions: Questions,
-        (cleanup, kv_events, http2): (Option<Cleanup>, Option<Arc<Publisher>>, Option<Http2Door>),
+        (calls, cleanup): (Arc<Watch>, Option<Cleanup>),
+        (kv_events, http2): (Option<Arc<Publisher>>, Option<Http2Door>),
     ) -> io::Result<LeaderServer> {
         let (stop, stopping) = watch::channel(false);
         let (recorded, durable) = mpsc::unbounded_channel();
@@ -73,8 +75,7 @@ impl LeaderServer {
         meta.remember(followed);
         meta.resume_drains(drained(&term.leadership));
         let lateness = recorder.lateness();
-        let slow = config.slow_call;
-        let owner = Owner::new(meta, (term, lateness.clone()), clock, (cleanup, slow));
+        let owner = Owner::new(meta, (term, lateness.clone()), clock, (cleanup, calls));
         let shell = Rc::new(Shell::new(config, owner, recorder, stopping, (kv_events, http2)));
         let mut core = JoinSet::new();
         core.spawn_local(timer::run(Rc::clone(&shell)));

@@ -2,17 +2,18 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_calls::{Side, Watch};
+use mooncake_calls::{CallPart, Watch};
 use mooncake_ha::{Change, Silence, boot_time};
 use mooncake_meta::{
     KeyEvent, MatchedKeys, Meta, Notice, Remnant, RemnantCursor, TenantQuota, UnmatchedKeys,
 };
 use mooncake_seals::Sealer;
 use mooncake_types::{
-    CallId, ClientId, DrainId, DrainOrder, Epoch, ErrorCode, MountSegment, Reply, Request, Scan,
-    Seal, SegmentId, Tenant, Tick, Version, limits,
+    ClientId, DrainId, DrainOrder, Epoch, ErrorCode, MountSegment, Reply, Request, Scan, Seal,
+    SegmentId, Tenant, Tick, Version, limits,
 };
 
 use crate::clock::Clock;
@@ -52,7 +53,7 @@ pub(crate) struct Owner {
     cleanup: Option<Cleanup>,
     sealer: Sealer,
     /// Logs what was slow.
-    pub(crate) calls: Watch,
+    pub(crate) calls: Arc<Watch>,
 }
 
 /// The leadership is over: the master may neither change nor answer anything.
@@ -67,7 +68,7 @@ impl Owner {
         meta: Meta,
         (term, lateness): (&Term, Lateness),
         clock: Clock,
-        (cleanup, slow): (Option<Cleanup>, Duration),
+        (cleanup, calls): (Option<Cleanup>, Arc<Watch>),
     ) -> Owner {
         let (metrics, pings) = (RpcMetrics::default(), Pings::default());
         let drain_log = DrainLog::default();
@@ -84,7 +85,7 @@ impl Owner {
             hot_keys: HotKeys::default(),
             cleanup,
             sealer: Sealer::default(),
-            calls: Watch::new(Side::Master, slow),
+            calls,
         }
     }
 
@@ -115,13 +116,13 @@ impl Owner {
     /// Answers one request and measures how long that took.
     pub(crate) fn handle(&mut self, from: ClientId, request: &Request<'_>) -> Reply {
         let begun = boot_time::now();
-        self.handle_at((begun, self.term.leads(begun)), (from, 0), request)
+        self.handle_at((begun, self.term.leads(begun)), (from, CallPart::default()), request)
     }
 
     fn handle_at(
         &mut self,
         (begun, leads): (Instant, bool),
-        (from, request_id): (ClientId, u64),
+        (from, part): (ClientId, CallPart),
         request: &Request<'_>,
     ) -> Reply {
         let now = self.clock.tick(begun);
@@ -152,8 +153,8 @@ impl Owner {
         let took = boot_time::now().saturating_duration_since(begun);
         self.metrics.record(request, &reply, took);
         let what = || (Operation::of(request).name(), RequestOutcome::of(&reply).items as usize);
-        self.calls.handled(request_id, (took, &[]), what);
-        log_refusals(request_id, request, &reply);
+        self.calls.handled(part, (took, &[]), what);
+        log_refusals(part, request, &reply);
         self.reads.record(from, request, &reply);
         reply
     }
@@ -168,14 +169,14 @@ impl Owner {
         self.pings.number()
     }
 
-    /// Answers one request of a connection, that of the frame with this request id.
+    /// Answers one request of a connection, a part of this call.
     ///
     /// # Errors
     /// The leadership is over: nothing was done.
     pub(crate) fn handle_over(
         &mut self,
         connection: ConnectionId,
-        (from, request_id): (ClientId, u64),
+        (from, part): (ClientId, CallPart),
         request: &Request<'_>,
     ) -> Result<Reply, Deposed> {
         let begun = boot_time::now();
@@ -186,7 +187,7 @@ impl Owner {
             return Err(Deposed);
         }
         let leads = authority == Authority::Leads;
-        let reply = self.handle_at((begun, leads), (from, request_id), request);
+        let reply = self.handle_at((begun, leads), (from, part), request);
         if matches!(reply, Reply::Pong(_)) {
             self.pings.note(from, connection);
         }
@@ -308,7 +309,7 @@ impl Owner {
             cleanup.forget(&expired);
         }
         let took = boot_time::now().saturating_duration_since(begun);
-        self.calls.handled(0, (took, &[]), || ("due_work", 1));
+        self.calls.handled(CallPart::default(), (took, &[]), || ("due_work", 1));
     }
 
     /// Takes the notices for operators about the state machine's own work, and remembers its troubles and the objects
@@ -461,15 +462,15 @@ impl Owner {
 }
 
 /// Logs for debugging which requests were refused, wholly or in part.
-fn log_refusals(request_id: u64, request: &Request<'_>, reply: &Reply) {
+fn log_refusals(part: CallPart, request: &Request<'_>, reply: &Reply) {
     if !tracing::enabled!(tracing::Level::DEBUG) {
         return;
     }
     let RequestOutcome { items, failed } = RequestOutcome::of(reply);
     if failed > 0 {
-        let request_id = CallId::of_frame(request_id).map(tracing::field::display);
+        let id = part.id().map(tracing::field::display);
         let call = Operation::of(request).name();
-        tracing::debug!(request = request_id, call, items, failed, "a request was refused");
+        tracing::debug!(request = id, call, items, failed, "a request was refused");
     }
 }
 

@@ -6,10 +6,12 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use mooncake_calls::{Side, SpanSink, Watch};
 use mooncake_ha::StateFileError;
 use mooncake_http::{Limits, Server};
 use mooncake_kv_events::Publisher;
 use mooncake_meta::Shadow;
+use mooncake_otlp::Exporter;
 use mooncake_tls::Tls;
 use mooncake_types::SegmentId;
 use thiserror::Error;
@@ -117,6 +119,7 @@ impl Master {
         let listener = Listener::begin(rpc, config.tls.clone())?;
         spawn_local(observe(asker, election.status(), told, config.report_metrics));
         let server = MasterServer {
+            calls: watch_calls(&config)?,
             config: Rc::new(config),
             listener,
             slot,
@@ -176,6 +179,7 @@ struct MasterServer {
     listener: Listener,
     slot: OwnerSlot,
     cleanup: Option<Cleanup>,
+    calls: Arc<Watch>,
     /// Publishes how much a standby knows.
     followed: Rc<watch::Sender<Followed>>,
     kv_events: Option<Arc<Publisher>>,
@@ -240,13 +244,21 @@ impl MasterServer {
         questions: Questions,
     ) -> io::Result<LeaderServer> {
         let config = Config::clone(&self.config);
-        let told = (self.cleanup.clone(), self.kv_events.clone(), self.http2.clone());
+        let notes = (Arc::clone(&self.calls), self.cleanup.clone());
+        let told = (self.kv_events.clone(), self.http2.clone());
         let begin = (term, known, self.quotas.as_deref());
-        let leading = LeaderServer::begin(config, begin, questions, told)?;
+        let leading = LeaderServer::begin(config, begin, questions, notes, told)?;
         let ((rpc_addr, admin_addr), epoch) = (self.addresses(), term.leadership.epoch());
         info!(%rpc_addr, admin_addr, %epoch, "the master serves");
         Ok(leading)
     }
+}
+
+/// What looks after the requests of all terms.
+fn watch_calls(config: &Config) -> io::Result<Arc<Watch>> {
+    let exporter = config.otel_endpoint.as_ref().map(Exporter::start).transpose()?;
+    let sink = exporter.map(|exporter| Arc::new(exporter) as Arc<dyn SpanSink>);
+    Ok(Arc::new(Watch::new(Side::Master, config.slow_call).traced(sink)))
 }
 
 fn publish_kv_events(

@@ -40,6 +40,7 @@ mod store;
 mod stream_counter;
 mod task;
 mod texts;
+mod trace_caller;
 mod upsert;
 mod write;
 

@@ -8,6 +8,7 @@ use mooncake_client::Store;
 use pyo3::prelude::*;
 
 use crate::engine::TransferEngineHandle;
+use crate::trace_caller;
 
 /// A client of the pool. It puts and gets objects. It also lends memory to the pool, unless its segment is empty. Call
 /// `setup` or `setup_dummy` first.
@@ -37,6 +38,7 @@ impl MooncakeDistributedStore {
 
     /// The open client. Logs an error for `operation` if the store is not set up.
     pub(crate) fn store_for(&self, operation: &str) -> Option<Arc<PoolClient>> {
+        trace_caller::note();
         self.slot.client_for(operation)
     }
 
@@ -48,6 +50,7 @@ impl MooncakeDistributedStore {
     /// The open client, for an `operation` that copies through the local buffer. `None`, and an error in the log,
     /// without one.
     pub(crate) fn copying_store(&self, operation: &str) -> Option<Arc<PoolClient>> {
+        trace_caller::note();
         self.slot.copying_client(operation)
     }
 }

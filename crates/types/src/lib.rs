@@ -46,6 +46,7 @@ mod state;
 mod task;
 mod tenant;
 mod tick;
+mod trace_parent;
 
 pub use access::{Access, UnboundRight};
 pub use address_text::without_password;
@@ -85,3 +86,4 @@ pub use state::{ReplicaStatus, SegmentState};
 pub use task::{TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus};
 pub use tenant::{DEFAULT_TENANT, NotATenant, Tenant, split as split_tenant, stored_beside};
 pub use tick::Tick;
+pub use trace_parent::TraceParent;

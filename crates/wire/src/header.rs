@@ -146,7 +146,8 @@ impl Kind {
 pub struct Header {
     /// The kind of the frame.
     pub kind: Kind,
-    /// Senders write zero and receivers ignore it: reserved for later versions.
+    /// Bit 0: the body ends with the trace of the caller, see [`crate::append_trace`]. Senders write the others as zero, and
+    /// receivers ignore them: they are reserved for later versions.
     pub flags: u8,
     /// Length of the body in bytes, without the payload after it.
     pub body_len: u32,

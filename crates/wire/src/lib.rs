@@ -84,6 +84,7 @@ mod shape;
 mod share;
 mod status;
 mod task;
+mod trace;
 mod write;
 
 pub use begun::{Begun, decode_begun, encode_begun, encode_expose};
@@ -116,4 +117,5 @@ pub use results::{decode_complete, decode_results, encode_complete, encode_resul
 pub use share::{
     RemoteSegment, Shared, decode_share, decode_share_reply, encode_share, encode_share_reply,
 };
+pub use trace::{append_trace, trace_of};
 pub use write::{WriteMessage, decode_write, encode_begin, encode_write};

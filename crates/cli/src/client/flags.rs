@@ -6,6 +6,7 @@ use mooncake_types::{ByteSize, FailureDomains, Tenant};
 
 use crate::config_file::UnknownKey;
 use crate::logging::{LogFormat, LogLevel};
+use crate::otel::OtelEndpoint;
 use crate::quantity::Switch;
 use crate::tls_flags::TlsFlags;
 
@@ -29,6 +30,11 @@ pub struct ClientFlags {
     /// milliseconds; 0: none. Also read from MOONCAKE_SLOW_CALL_MS.
     #[arg(long, default_value_t = 1000, value_name = "MILLISECONDS")]
     pub slow_call_ms: u32,
+
+    /// Collector of OpenTelemetry, like http://collector:4318, that gets the spans of calls and requests whose callers are traced; empty:
+    /// none. Also read from MOONCAKE_OTEL_ENDPOINT.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "URL", value_parser = crate::otel::parse)]
+    pub otel_endpoint: OtelEndpoint,
 
     /// TLS.
     #[command(flatten)]

@@ -50,6 +50,7 @@ pub fn main(args: &[String]) -> ExitCode {
         variable("drain_timeout_sec", "MOONCAKE_DRAIN_TIMEOUT_SEC"),
         variable("put_wait_ms", "MOONCAKE_PUT_WAIT_MS"),
         variable("slow_call_ms", "MOONCAKE_SLOW_CALL_MS"),
+        variable("otel_endpoint", "MOONCAKE_OTEL_ENDPOINT"),
         variable("wait_for_master", "MOONCAKE_WAIT_FOR_MASTER"),
     ];
     let flags = match parse(args, &[&variables[..], &TlsFlags::variables()].concat()) {
@@ -128,6 +129,7 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
         tls: flags.tls.config(),
         put_wait: Duration::from_millis(flags.node.put_wait_ms.into()),
         slow_call: Duration::from_millis(flags.slow_call_ms.into()),
+        otel_endpoint: flags.otel_endpoint.0.clone(),
         // On a signal, `host` decides whether to drain.
         drain_timeout: Duration::ZERO,
         preferred_port: flags.dummies.data_port(),

@@ -7,6 +7,7 @@ use super::kv_events::KvEventFlags;
 use super::tenants::TenantFlags;
 use crate::config_file::UnknownKey;
 use crate::logging::{LogFormat, LogLevel};
+use crate::otel::OtelEndpoint;
 use crate::quantity::{Milliseconds, Switch};
 use crate::tls_flags::TlsFlags;
 
@@ -30,6 +31,11 @@ pub struct MasterFlags {
     /// read from MOONCAKE_SLOW_CALL_MS.
     #[arg(long, default_value_t = 1000, value_name = "MILLISECONDS")]
     pub slow_call_ms: u32,
+
+    /// Collector of OpenTelemetry, like http://collector:4318, that gets the spans of requests whose callers are traced; empty:
+    /// none. Also read from MOONCAKE_OTEL_ENDPOINT.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "URL", value_parser = crate::otel::parse)]
+    pub otel_endpoint: OtelEndpoint,
 
     /// TLS.
     #[command(flatten)]

@@ -43,6 +43,7 @@ pub fn main(args: &[String]) -> ExitCode {
         variable("auth_roles_file", "MOONCAKE_AUTH_ROLES_FILE"),
         variable("busy_poll_us", "MOONCAKE_BUSY_POLL_US"),
         variable("slow_call_ms", "MOONCAKE_SLOW_CALL_MS"),
+        variable("otel_endpoint", "MOONCAKE_OTEL_ENDPOINT"),
         variable("metadata_cluster_id", "MC_METADATA_CLUSTER_ID"),
         variable("http_metadata_server_token", "MC_METADATA_HTTP_TOKEN"),
         variable("pod_name", "POD_NAME"),

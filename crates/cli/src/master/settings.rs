@@ -58,6 +58,7 @@ impl MasterFlags {
             max_connections: self.rpc.max_connections,
             busy_poll: Duration::from_micros(self.rpc.busy_poll_us),
             slow_call: Duration::from_millis(self.slow_call_ms.into()),
+            otel_endpoint: self.otel_endpoint.0.clone(),
             report_metrics: self.admin.enable_metric_reporting.0,
             pod: self.leadership.pod(&surroundings),
             leadership: self.leadership.config(surroundings),

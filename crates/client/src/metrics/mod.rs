@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use mooncake_calls::{Side, Watch};
+use mooncake_calls::{Side, SpanSink, Watch};
 use mooncake_node::{DiskLosses, FailedDisk, Host};
 use mooncake_transfer::{FabricDevice, HotCache, HotCacheCounts, Served, Source};
 use mooncake_types::{Medium, Request};
@@ -83,16 +83,16 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// All counters are zero. `run` is a number that no other process has. Calls that take as long as `slow` are logged,
-    /// if it is not zero.
-    pub(crate) fn new(run: u64, slow: Duration) -> Self {
+    /// if it is not zero. The spans of calls go to the sink, if there is one.
+    pub(crate) fn new(run: u64, slow: Duration, sink: Option<Arc<dyn SpanSink>>) -> Self {
         Self {
             since: Instant::now(),
             reads: Reads::new(run),
             served: Arc::default(),
             read_bytes: AtomicU64::new(0),
             writes: Writes::default(),
-            calls: Watch::new(Side::Client, slow),
-            served_calls: Arc::new(Watch::new(Side::Node, slow)),
+            calls: Watch::new(Side::Client, slow).traced(sink.clone()),
+            served_calls: Arc::new(Watch::new(Side::Node, slow).traced(sink)),
             route_hits: AtomicU64::new(0),
             route_misses: AtomicU64::new(0),
             route_stale: AtomicU64::new(0),

@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn what_was_counted_is_told() {
-        let metrics = Metrics::new(1, Duration::ZERO);
+        let metrics = Metrics::new(1, Duration::ZERO, None);
         let us = Duration::from_micros;
         let (medium, result) = (Medium::Memory, Ok(Source::Tcp));
         let fetched = |len| [Fetched { position: 0, medium, len, result }];
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_client_that_did_nothing_says_so() {
-        let text = Metrics::new(1, Duration::ZERO).summary_after(Duration::ZERO);
+        let text = Metrics::new(1, Duration::ZERO, None).summary_after(Duration::ZERO);
         assert!(text.contains("Total Read: 0.00 B\n") && text.contains("Get: No data\n"), "{text}");
         assert!(text.ends_with("No RPC calls recorded\n"), "{text}");
     }

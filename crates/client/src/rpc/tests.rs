@@ -56,7 +56,7 @@ fn pool_of(host: Arc<Host>, scripts: Vec<Script>) -> (ConnectionPool, mpsc::Rece
         call_timeout: TIMEOUT,
         ..Dialer::new(masters, hello, BusyWait::DEFAULT_LIMIT)
     };
-    (ConnectionPool::new(dialer, Arc::new(Metrics::new(1, Duration::ZERO)), host), arrivals)
+    (ConnectionPool::new(dialer, Arc::new(Metrics::new(1, Duration::ZERO, None)), host), arrivals)
 }
 
 fn play(mut stream: TcpStream, script: Script, arrived: &mpsc::Sender<()>) {

@@ -167,7 +167,12 @@ impl<'m, Q: Question<'m>> PeerCall<'m, Q> {
         let positions = &self.plan.positions[frame.ops.clone()];
         let lane = self.lease.lane();
         let id = lane.next_id();
-        self.question.begin(lane.outbound.bytes(), id, positions);
+        let out = lane.outbound.bytes();
+        let start = out.len();
+        self.question.begin(out, id, positions);
+        if let Some(parent) = mooncake_calls::trace() {
+            mooncake_wire::append_trace(out, start, parent);
+        }
         self.waiting.push_back(id);
         self.in_flight += frame.payload;
         (self.begun, self.is_open) = (self.begun + 1, true);

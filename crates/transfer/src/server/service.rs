@@ -2,9 +2,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
+use mooncake_calls::CallPart;
 use mooncake_connection::codec::{Awaited, BadFrame};
 use mooncake_types::{ErrorCode, LogLimiter, Rights};
-use mooncake_wire::{DecodeError, HEADER_LEN, Header, Kind, Refusal, encode_results};
+use mooncake_wire::{DecodeError, HEADER_LEN, Header, Kind, Refusal, encode_results, trace_of};
 
 use super::connection::{Origin, PeerConnection, STALL};
 use super::far_write::FarEndpoint;
@@ -129,7 +130,7 @@ impl Service {
                 self.next_frame(kinds, |kind| format!("{side} takes no {kind:?} frames"))?;
             self.check_rights(&header)?;
             let name = watched(header.kind);
-            let _call = name.map(|name| context.config.calls.serve(name, header.request_id));
+            let _call = name.map(|name| context.config.calls.serve(name, self.part(&header)));
             match header.kind {
                 Kind::Read => self.serve_read(&header)?,
                 Kind::Write => self.serve_write(&header)?,
@@ -145,6 +146,12 @@ impl Service {
                 kind => unreachable!("{side} does not await {kind:?} frames"),
             }
         }
+    }
+
+    /// What the next frame, with this header, says about its call.
+    fn part(&self, header: &Header) -> CallPart {
+        let body = &self.receiver.inbox.held()[HEADER_LEN..header.frame_len()];
+        CallPart { request_id: header.request_id, trace: trace_of(header, body) }
     }
 
     /// Checks that the peer may send this frame. Its master has refused it before, so it is cut off.

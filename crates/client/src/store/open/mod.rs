@@ -21,9 +21,7 @@ use super::session::Session;
 use crate::config::StoreConfig;
 use crate::heartbeat::Heartbeat;
 use crate::http::Http;
-use crate::metrics::Metrics;
 use crate::open_error::OpenError;
-use crate::random::random;
 use crate::store_condition::StoreCondition;
 use check::check;
 use opening::{Opening, Wanted};
@@ -32,7 +30,7 @@ use opening::{Opening, Wanted};
 pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, String), OpenError> {
     check(&config)?;
     let mut opening = Opening::new(config, is_wanted)?;
-    let metrics = Arc::new(Metrics::new(random()? as u64, opening.config.slow_call));
+    let metrics = Arc::new(opening.metrics()?);
     let http = opening.config.http.as_ref();
     let condition = Arc::new(StoreCondition::default());
     let told = || (Arc::clone(&metrics), Arc::clone(&condition));

@@ -2,10 +2,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mooncake_calls::SpanSink;
 use mooncake_connection::Roles;
 use mooncake_memory::crc32c;
 use mooncake_node::Host;
 use mooncake_ops::{CacheLimits, RouteCache};
+use mooncake_otlp::Exporter;
 use mooncake_tls::Tls;
 use mooncake_transfer::{
     FabricDevice, FabricError, FarLender, HotCache, LocalTransport, NO_NIC, Paths, SealKeys,
@@ -97,6 +99,17 @@ impl Opening {
         }
         let StoreConfig { local_hostname, master, segment_bytes, .. } = &self.config;
         crc32c(format!("{local_hostname} {own} {master} {segment_bytes}").as_bytes()).into()
+    }
+
+    /// The metrics, with all counters at zero.
+    pub(super) fn metrics(&self) -> Result<Metrics, OpenError> {
+        let exporter = self.config.otel_endpoint.as_ref().map(Exporter::start).transpose();
+        let exporter = exporter.map_err(|error| OpenError::Thread {
+            thread: "OpenTelemetry",
+            reason: error.to_string(),
+        })?;
+        let sink = exporter.map(|exporter| Arc::new(exporter) as Arc<dyn SpanSink>);
+        Ok(Metrics::new(random()? as u64, self.config.slow_call, sink))
     }
 
     /// Lets the metrics tell of the NICs.
