@@ -56,7 +56,7 @@ const fn belongs_to_call(kind: Kind) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use mooncake_types::{RangeRead, Request};
+    use mooncake_types::{Epoch, RangeRead, Request, Seal, SegmentId, Version};
 
     use super::*;
     use crate::{decode_read, decode_request, encode_read, encode_request, keepalive};
@@ -85,7 +85,16 @@ mod tests {
 
     #[test]
     fn ranges_are_read_alike_with_a_trace_and_without() {
-        let ranges = vec![RangeRead { len: 9, ..RangeRead::default() }; 3];
+        let range = RangeRead {
+            segment: SegmentId(1),
+            offset: 2,
+            version: Version { epoch: Epoch(3), counter: 4 },
+            object_offset: 0,
+            from: 5,
+            len: 6,
+            seal: Seal::NONE,
+        };
+        let ranges = vec![range; 3];
         let mut frame = Vec::new();
         encode_read(&mut frame, 5, &ranges);
         append_trace(&mut frame, 0, PARENT);
