@@ -35,15 +35,15 @@ impl KnownMemory {
 pub struct RegisteredBuffers(Mutex<Buffers>);
 
 impl RegisteredBuffers {
-    /// Registers `len` bytes from address `ptr` on.
+    /// Registers `len` bytes from address `ptr` on. Returns where they lie.
     ///
     /// # Errors
     /// - [`ErrorCode::InvalidParams`] for a null pointer, no bytes, or an overlap with a registered buffer.
     /// - [`ErrorCode::InvalidParams`] for memory that is neither all of the host nor all of one device. A warning in
     ///   the log says what that memory is.
-    pub fn register(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
+    pub fn register(&self, ptr: usize, len: usize) -> Result<Place, ErrorCode> {
         let place = pointer::place_of_buffer(ptr, len)?;
-        self.insert(ptr, len, place)
+        self.insert(ptr, len, place).map(|()| place)
     }
 
     /// Forgets the buffer that was registered with this start.

@@ -1,6 +1,7 @@
 //! The functions of the simulated CUDA driver.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::os::fd::IntoRawFd;
 
 use crate::control::fail_by_environment;
 use crate::state::{
@@ -215,6 +216,9 @@ api! {
             device(state, handle)?;
             let known = match attribute {
                 91 => 1,
+                117 => c_int::from(state.has_flush),
+                118 => state.writes_ordering,
+                124 => c_int::from(state.has_dmabuf),
                 134 => state.numa_node,
                 _ => return Err(INVALID_VALUE),
             };
@@ -504,6 +508,44 @@ api! {
         let delay = state().unlock_delay;
         std::thread::sleep(delay);
         status
+    }
+
+    fn cuMemGetHandleForAddressRange(
+        handle: *mut c_void, address: u64, len: usize, kind: c_int, flags: u64
+    ) {
+        call("cuMemGetHandleForAddressRange", |state| {
+            state.current()?;
+            if kind != 1 || flags != 0 {
+                return Err(INVALID_VALUE);
+            }
+            if !state.has_dmabuf {
+                return Err(NOT_SUPPORTED);
+            }
+            let file = state.export(address, len).ok_or(INVALID_VALUE)?;
+            // SAFETY: the caller promises that `handle` has room for a descriptor.
+            unsafe { give(handle.cast(), file.into_raw_fd()) }
+        })
+    }
+
+    fn cuFlushGPUDirectRDMAWrites(target: c_int, scope: c_int) {
+        call("cuFlushGPUDirectRDMAWrites", |state| {
+            state.current()?;
+            match (target, scope, state.has_flush) {
+                (0, 100, true) => Ok(()),
+                (0, 100, false) => Err(NOT_SUPPORTED),
+                _ => Err(INVALID_VALUE),
+            }
+        })
+    }
+
+    fn cuPointerSetAttribute(value: *const c_void, attribute: c_int, address: u64) {
+        call("cuPointerSetAttribute", |state| {
+            state.current()?;
+            // SAFETY: the caller promises a number of 32 bits.
+            let is_yes = !value.is_null() && unsafe { value.cast::<u32>().read() } == 1;
+            let is_good = attribute == 6 && is_yes && state.find(address).is_some();
+            if is_good { Ok(()) } else { Err(INVALID_VALUE) }
+        })
     }
 
     fn cuPointerGetAttributes(

@@ -1,6 +1,7 @@
 //! The controls of the double, for tests. Each `double_*` function is also an exported symbol, for Python.
 
 use std::ffi::{CStr, c_char, c_int};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use crate::state::{CURRENT, DriverState, Fault, state};
@@ -107,6 +108,20 @@ pub extern "C" fn double_wait_value(has_wait: bool) {
     state().has_wait = has_wait;
 }
 
+/// Sets whether other drivers may get a dmabuf of memory of devices.
+#[unsafe(no_mangle)]
+pub extern "C" fn double_dmabuf(has_dmabuf: bool) {
+    state().has_dmabuf = has_dmabuf;
+}
+
+/// Sets what devices see of the writes of network cards by themselves (0 nothing, 100 those to their own memory), and
+/// whether they can be told to see all.
+#[unsafe(no_mangle)]
+pub extern "C" fn double_card_writes(ordering: i32, has_flush: bool) {
+    let mut state = state();
+    (state.writes_ordering, state.has_flush) = (ordering, has_flush);
+}
+
 /// Sets whether all streams share one queue of the device, as real streams may if there are many. A waiting stream
 /// then delays all copies.
 #[unsafe(no_mangle)]
@@ -152,6 +167,7 @@ pub extern "C" fn double_reset() {
     state.delay = Duration::from_micros(200);
     state.has_batch = true;
     (state.has_wait, state.has_one_queue) = (true, false);
+    (state.has_dmabuf, state.writes_ordering, state.has_flush) = (true, 100, true);
     state.numa_node = -1;
     state.unlock_delay = Duration::ZERO;
 }
@@ -163,4 +179,14 @@ pub extern "C" fn double_reset() {
 pub fn free(address: u64) {
     let freed = state().allocations.remove(&address);
     assert!(freed.is_some(), "no memory of a device starts at {address:#x}");
+}
+
+/// What nvidia-peermem tells a network card about memory of a device: a memory file with these bytes, and where they begin
+/// in it.
+#[must_use]
+pub fn peermem(address: u64, len: usize) -> Option<(OwnedFd, u64)> {
+    let page = 4096;
+    let start = address - address % page;
+    let pages = (address + len as u64).next_multiple_of(page) - start;
+    Some((state().export(start, usize::try_from(pages).ok()?)?, address - start))
 }

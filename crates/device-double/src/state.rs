@@ -41,6 +41,12 @@ pub(crate) struct DriverState {
     /// The nearest NUMA node of all devices.
     pub(crate) numa_node: i32,
     pub(crate) has_wait: bool,
+    /// Whether other drivers may get a dmabuf of memory.
+    pub(crate) has_dmabuf: bool,
+    /// What devices see of the writes of network cards by themselves: 0 nothing, 100 those to their own memory.
+    pub(crate) writes_ordering: i32,
+    /// Whether devices can be told to see these.
+    pub(crate) has_flush: bool,
     /// The default streams of contexts, as handles.
     pub(crate) default_streams: BTreeMap<usize, usize>,
     pub(crate) has_one_queue: bool,
@@ -82,6 +88,9 @@ impl DriverState {
             has_batch: true,
             numa_node: -1,
             has_wait: true,
+            has_dmabuf: true,
+            writes_ordering: 100,
+            has_flush: true,
             default_streams: BTreeMap::new(),
             has_one_queue: false,
             waits: BTreeSet::new(),

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use mooncake_memory::{RawSlice, process_id};
 
+use crate::card_functions::CardFunctions;
 use crate::direction::Direction;
 use crate::error::DriverError;
 use crate::symbols::{
@@ -37,6 +38,7 @@ pub(crate) struct Driver {
     batch: Option<BatchCopy>,
     wait_value: Option<WaitValue>,
     launch_host: Option<(LaunchHost, StreamContext)>,
+    pub(crate) cards: CardFunctions,
     /// The process that found the driver. A forked child cannot use it.
     process: u32,
 }
@@ -139,10 +141,12 @@ impl Driver {
                 )
             }
         });
-        Ok(Driver { functions, batch, wait_value, launch_host, process: process_id() })
+        // SAFETY: as above.
+        let cards = unsafe { CardFunctions::find(find) };
+        Ok(Driver { functions, batch, wait_value, launch_host, cards, process: process_id() })
     }
 
-    fn check(&self, call: &'static str, code: Status) -> Result<(), DriverError> {
+    pub(crate) fn check(&self, call: &'static str, code: Status) -> Result<(), DriverError> {
         if code == 0 {
             return Ok(());
         }
@@ -225,7 +229,7 @@ impl Driver {
         self.attribute(ordinal, HAS_HOST_ADDRESSES).map(|has| has != 0)
     }
 
-    fn attribute(&self, ordinal: u32, attribute: c_int) -> Result<i32, DriverError> {
+    pub(crate) fn attribute(&self, ordinal: u32, attribute: c_int) -> Result<i32, DriverError> {
         let (handle, mut value) = (self.handle_of(ordinal)?, -1);
         // SAFETY: the driver writes one number, to `value`.
         let code = unsafe { (self.functions.device_attribute)(&raw mut value, attribute, handle) };

@@ -11,12 +11,16 @@
 //! functions of the host on such a stream, in order.
 //!
 //! Enter at [`place_of`] to classify an address, and at [`copy_each`] for copies between callers' memory and segments.
-//! Enter at [`Staging`] for page-locked memory through which bytes pass on their way to a socket.
+//! Enter at [`Staging`] for page-locked memory through which bytes pass on their way to a socket, and at [`device_region`] for
+//! memory that network cards read and write themselves.
 
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code, reason = "memory of a device is named by address")]
 mod allocation;
+mod card_access;
+#[allow(unsafe_code, reason = "the driver is a table of C functions")]
+mod card_functions;
 mod copy_each;
 mod copying;
 mod device;
@@ -39,6 +43,7 @@ mod symbols;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use card_access::{device_region, try_with_region};
 pub use copy_each::{Job, copy_each, copy_from_caller, copy_some, copy_to_caller};
 pub use copying::Copying;
 pub use device::{DeviceDescription, devices};

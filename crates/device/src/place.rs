@@ -35,6 +35,16 @@ pub(crate) fn check_range(
     ordinal: u32,
     range: std::ops::Range<u64>,
 ) -> io::Result<()> {
+    each_allocation(driver, ordinal, range, |_| ())
+}
+
+/// As [`check_range`], and calls `visit` with an address in each of the allocations.
+pub(crate) fn each_allocation(
+    driver: &Driver,
+    ordinal: u32,
+    range: std::ops::Range<u64>,
+    mut visit: impl FnMut(u64),
+) -> io::Result<()> {
     let mut at = range.start;
     while at < range.end {
         let pointer = driver.pointer(at).map_err(io::Error::other)?;
@@ -44,6 +54,7 @@ pub(crate) fn check_range(
                 "from byte {from} on it is not allocated in device {ordinal}"
             )));
         }
+        visit(at);
         at = end_of(pointer.range, at);
     }
     Ok(())

@@ -2,8 +2,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mooncake_device::{copy_from_caller, copy_to_caller};
-use mooncake_memory::{Buffer, PlacedSlice, RawSlice, append_checked, copy_checked};
+use mooncake_device::{copy_from_caller, copy_to_caller, device_region};
+use mooncake_memory::{Buffer, Place, PlacedSlice, RawSlice, append_checked, copy_checked};
 use mooncake_tls::{Tls, TlsError};
 use mooncake_transfer::{DataServer, FarLender, ServerConfig, TcpConfig, TransferError};
 use mooncake_types::ClientId;
@@ -148,7 +148,12 @@ impl Engine {
         let parts = self.parts().ok_or(RegisterError::Forked)?;
         parts.host.registry.register(memory, remote)?;
         for range in memory {
-            parts.mover.know(parts.host.registry.region(range.addr() as u64));
+            match range.place() {
+                Place::Host => parts.mover.know(parts.host.registry.region(range.addr() as u64)),
+                Place::Device(ordinal) => {
+                    parts.mover.know_device(device_region(ordinal, range.addr(), range.len()));
+                }
+            }
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use mooncake_memory::{Buffer, Region};
+use mooncake_memory::{Buffer, DeviceRegion, Region};
 use mooncake_transfer::{
     FabricDevice, LocalTransport, Paths, ReadOp, StagedTransport, TcpConfig, TcpTransport,
     TransferError, Transport, Transports, WriteOp,
@@ -53,11 +53,19 @@ enum Remote {
     Paths(Paths),
 }
 
-impl Remote {
+/// How the pieces of a transfer are moved.
+enum Way<'m> {
+    /// Memory of devices is staged.
+    Staged(StagedTransport<'m>),
+    /// It is used in place where network cards can, and staged elsewhere.
+    Paths(&'m Paths),
+}
+
+impl Way<'_> {
     fn transport(&self) -> &dyn Transport {
         match self {
-            Self::Tcp(tcp) => tcp,
-            Self::Paths(paths) => paths,
+            Way::Staged(staged) => staged,
+            Way::Paths(paths) => *paths,
         }
     }
 }
@@ -83,6 +91,13 @@ impl Mover {
     pub(crate) fn know(&self, region: Option<Arc<Region>>) {
         if let (Remote::Paths(paths), Some(region)) = (&self.remote, region) {
             paths.know_region(region);
+        }
+    }
+
+    /// As [`Mover::know`], for memory of a device.
+    pub(crate) fn know_device(&self, region: DeviceRegion) {
+        if let Remote::Paths(paths) = &self.remote {
+            paths.know_device(region);
         }
     }
 
@@ -118,16 +133,21 @@ impl Mover {
         held.ok_or(MoveError::NotRegistered { start, len, written })
     }
 
-    fn transport(&self, route: &Route) -> (StagedTransport<'_>, Arc<str>) {
-        match route {
-            Route::Own => (StagedTransport(&self.local), "itself".into()),
-            Route::At(endpoint) => (StagedTransport(self.remote.transport()), Arc::clone(endpoint)),
+    fn way(&self, route: &Route) -> (Way<'_>, Arc<str>) {
+        match (route, &self.remote) {
+            (Route::Own, _) => (Way::Staged(StagedTransport(&self.local)), "itself".into()),
+            (Route::At(endpoint), Remote::Tcp(tcp)) => {
+                (Way::Staged(StagedTransport(tcp)), Arc::clone(endpoint))
+            }
+            (Route::At(endpoint), Remote::Paths(paths)) => {
+                (Way::Paths(paths), Arc::clone(endpoint))
+            }
         }
     }
 
     /// Moves all pieces. Returns the first failure.
     pub(crate) fn run(&self, route: &Route, load: &HeldTransfer) -> Result<(), TransferError> {
-        let (transport, endpoint) = self.transport(route);
+        let (way, endpoint) = self.way(route);
         let results = match load.opcode {
             Opcode::Read => {
                 let ops = load.pieces.iter().map(|(piece, memory)| ReadOp {
@@ -135,7 +155,7 @@ impl Mover {
                     range: memory_read(piece.remote, piece.len),
                     dst: memory.placed().into(),
                 });
-                transport.read(&ops.collect::<Vec<_>>())
+                way.transport().read(&ops.collect::<Vec<_>>())
             }
             Opcode::Write => {
                 let ops = load.pieces.iter().map(|(piece, memory)| WriteOp {
@@ -143,7 +163,7 @@ impl Mover {
                     range: memory_write(piece.remote, piece.len),
                     src: memory.placed().into(),
                 });
-                transport.write(EPOCH, &ops.collect::<Vec<_>>())
+                way.transport().write(EPOCH, &ops.collect::<Vec<_>>())
             }
         };
         results.into_iter().collect()
@@ -152,19 +172,19 @@ impl Mover {
     /// Leaves a note with the peer.
     pub(crate) fn send(&self, route: &Route, note: &Note) -> Result<(), MoveError> {
         let bytes = Buffer::from_vec(note.encode()?);
-        let (transport, endpoint) = self.transport(route);
+        let (way, endpoint) = self.way(route);
         let range = mailbox_write(bytes.len() as u64);
         let op = WriteOp { endpoint, range, src: bytes.raw().into() };
-        transport.write(EPOCH, &[op]).into_iter().collect::<Result<(), _>>()?;
+        way.transport().write(EPOCH, &[op]).into_iter().collect::<Result<(), _>>()?;
         Ok(())
     }
 
     /// Reads the directory of the peer.
     pub(crate) fn directory(&self, route: &Route) -> Result<Directory, TransferError> {
         let bytes = Buffer::zeroed(Directory::BYTES);
-        let (transport, endpoint) = self.transport(route);
+        let (way, endpoint) = self.way(route);
         let op = ReadOp { endpoint, range: directory_read(), dst: bytes.raw().into() };
-        transport.read(&[op]).into_iter().collect::<Result<(), _>>()?;
+        way.transport().read(&[op]).into_iter().collect::<Result<(), _>>()?;
         Ok(Directory::decode(bytes.as_slice())
             .expect("a directory's bytes are as many as asked for"))
     }

@@ -7,6 +7,7 @@ use thiserror::Error;
 use crate::abi::{FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR};
 use crate::address::address_text;
 use crate::call::CallError;
+use crate::error::DeviceRefusal;
 use crate::info::{OwnedInfo, list};
 use crate::load::{Library, LoadError, Version, library};
 
@@ -155,6 +156,27 @@ pub struct NicUse {
     pub requests: u64,
     /// Requests that it did not carry out. Other NICs have, if there were some.
     pub lost_requests: u64,
+}
+
+/// How a NIC knows memory of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceKnownBy {
+    /// By a dmabuf.
+    Dmabuf,
+    /// By its address, which the kernel module nvidia-peermem explains to it.
+    Peermem {
+        /// Why not by a dmabuf.
+        not_dmabuf: String,
+    },
+}
+
+/// What became of a try to register memory of a device with a NIC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NicTrial {
+    /// The NIC's name.
+    pub nic: String,
+    /// How it knows the memory, or why it does not.
+    pub known_by: Result<DeviceKnownBy, DeviceRefusal>,
 }
 
 /// What makes sure that a peer which was told a key cannot write any more, not even with a request that it posted before.

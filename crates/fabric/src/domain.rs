@@ -4,14 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use mooncake_memory::process_id;
+use mooncake_memory::{DeviceRegion, HeldMemory, process_id};
 
 use crate::call::{CallError, wants_local_registration};
-use crate::device::{Device, DeviceOptions, NicUse, find};
-use crate::error::OpenError;
+use crate::device::{Device, DeviceOptions, NicTrial, NicUse, find};
+use crate::error::{OpenError, RegisterError};
 use crate::libfabric::Libfabric;
 use crate::port::{Port, Provider, Side};
 use crate::progress::Progress;
+use crate::registration::LocalPieces;
 use crate::verbs::{VerbsDevice, VerbsOptions};
 
 static NEXT_NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -132,6 +133,24 @@ impl Domain {
     #[must_use]
     pub fn nics(&self) -> Vec<NicUse> {
         self.provider.nics()
+    }
+
+    /// Registers the region of local memory now, and not at its first transfer. It stays so as long as the region. Memory
+    /// of the host is left alone where the provider does not ask for it.
+    ///
+    /// # Errors
+    /// The provider refuses, or the process was forked.
+    pub fn register(self: &Arc<Self>, memory: &HeldMemory) -> Result<(), RegisterError> {
+        match memory {
+            HeldMemory::Host(_) if !self.device.mr_mode.local => Ok(()),
+            _ => LocalPieces::of(self, memory).map(|_| ()),
+        }
+    }
+
+    /// Tries how each NIC of libibverbs registers memory of a device; empty for other devices, which take none.
+    #[must_use]
+    pub fn try_device(&self, memory: &DeviceRegion) -> Vec<NicTrial> {
+        self.provider.devices().map_or_else(Vec::new, |devices| devices.try_each(memory))
     }
 
     /// A number that no other domain of this process has.

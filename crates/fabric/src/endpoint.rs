@@ -153,7 +153,7 @@ impl Port for Endpoint {
         context: *mut Context,
     ) -> Result<usize, CallError> {
         let (ep, context) = (self.ep.as_ptr(), context.cast());
-        let Request { local, len, descriptor, remote, keys } = requests[0];
+        let Request { local, len, descriptor, remote, keys, .. } = requests[0];
         let Keys::One(key) = keys else {
             return Err(CallError::new(self.domain.library, "fi_write", libc::EINVAL));
         };

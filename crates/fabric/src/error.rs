@@ -66,12 +66,44 @@ pub enum RegisterError {
         /// The most bytes.
         most: u64,
     },
+    /// Memory of a device is not taken.
+    #[error("{bytes} bytes of GPU {ordinal} cannot be registered: {refusal}")]
+    Device {
+        /// The device's ordinal.
+        ordinal: u32,
+        /// Length of the memory.
+        bytes: u64,
+        /// Why.
+        refusal: DeviceRefusal,
+    },
     /// The endpoint was closed.
     #[error("the endpoint is closed")]
     Closed,
     /// The process was forked after the domain was opened.
     #[error("a forked process cannot use what its parent opened")]
     Forked,
+}
+
+/// Why a NIC does not take memory of a device.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DeviceRefusal {
+    /// The provider takes none.
+    #[error("of devices for one-sided transfers, only NICs of libibverbs take memory of GPUs")]
+    Provider,
+    /// The device's driver lets no NIC access it.
+    #[error("{reason}")]
+    Driver {
+        /// The driver's words.
+        reason: String,
+    },
+    /// The NIC takes it in neither way.
+    #[error("by dmabuf: {dmabuf}; by the kernel module nvidia-peermem: {peermem}")]
+    Nic {
+        /// Why not by dmabuf.
+        dmabuf: String,
+        /// Why not by its address.
+        peermem: CallError,
+    },
 }
 
 /// Why a peer cannot be named to an endpoint.

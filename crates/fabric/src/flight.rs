@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::mem;
 
-use mooncake_memory::HeldSlice;
+use mooncake_memory::HeldMemory;
 
 use crate::call::CallError;
 use crate::contexts::{Contexts, Posted};
@@ -34,8 +34,8 @@ pub(crate) struct Flight {
     pub(crate) peer: u64,
     pub(crate) direction: Direction,
     pub(crate) requests: Vec<Request>,
-    /// Keeps the local memory mapped.
-    _memory: Vec<HeldSlice>,
+    /// Keeps the local memory mapped, and registered.
+    _memory: Vec<HeldMemory>,
     posted: usize,
     /// Requests that were lost, and are to be posted again. A broken way has ended all that it had under way.
     lost: Vec<Posted>,
@@ -66,7 +66,7 @@ impl Flight {
         peer: u64,
         direction: Direction,
         requests: Vec<Request>,
-        memory: Vec<HeldSlice>,
+        memory: Vec<HeldMemory>,
     ) -> Flight {
         let (posted, lost) = (0, Vec::new());
         Flight {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mooncake_memory::HeldSlice;
+use mooncake_memory::HeldMemory;
 
 use crate::address::Address;
 use crate::descriptor::RemoteMemory;
@@ -53,7 +53,7 @@ pub struct Peer {
 #[derive(Clone, Debug)]
 pub struct Part<'r> {
     /// Local memory.
-    pub local: HeldSlice,
+    pub local: HeldMemory,
     /// The peer's memory.
     pub remote: &'r RemoteMemory,
     /// First byte there.
@@ -379,14 +379,15 @@ impl Shared {
             true => limits.request_bytes.min(self.domain.slice_bytes),
             false => limits.request_bytes,
         };
-        let registered = match self.domain.device().mr_mode.local {
-            true => Some(LocalPieces::of(&self.domain, local.region())?),
+        let is_of_device = matches!(local, HeldMemory::Device(_));
+        let registered = match self.domain.device().mr_mode.local || is_of_device {
+            true => Some(LocalPieces::of(&self.domain, local)?),
             false => None,
         };
-        let (raw, start) = (local.raw(), local.region().whole().as_ptr().addr());
+        let (first, start) = (first_byte(local), local.region_start());
         let mut done = 0;
         while done < local.len() {
-            let (address, left) = (raw.as_ptr().wrapping_add(done), local.len() - done);
+            let (address, left) = (first.wrapping_add(done), local.len() - done);
             let (descriptor, most) = match registered {
                 Some(pieces) => pieces.at(address.addr() - start),
                 None => (std::ptr::null_mut(), usize::MAX),
@@ -398,7 +399,8 @@ impl Shared {
                 return Err(TransferError::TooMany { most: MAX_BATCH });
             }
             let (remote, keys) = (range.address, range.keys);
-            requests.push(Request { local: address, len, descriptor, remote, keys });
+            let local = address;
+            requests.push(Request { local, is_of_device, len, descriptor, remote, keys });
             done += len;
         }
         Ok(())
@@ -436,5 +438,13 @@ impl Shared {
         self.lock().has_watcher = false;
         self.moved.notify_all();
         told
+    }
+}
+
+/// The address of the first byte, in the host or in a device.
+fn first_byte(memory: &HeldMemory) -> *mut u8 {
+    match memory {
+        HeldMemory::Host(slice) => slice.raw().as_ptr(),
+        HeldMemory::Device(slice) => std::ptr::without_provenance_mut(slice.address()),
     }
 }

@@ -12,7 +12,8 @@
 //! - A [`Target`] lends memory: [`Target::expose`] registers it. Peers get the target's [`Address`] and the descriptor
 //!   of the memory ([`RemoteMemory`]), as bytes.
 //! - An [`Initiator`] reads and writes that memory: [`Initiator::connect`], [`Peer::submit`], [`Batch::wait`]. Its local
-//!   memory is registered at first use, where the provider asks for that, and stays so as long as its region.
+//!   memory is registered at first use, where the provider asks for that, and stays so as long as its region. It may be
+//!   memory of a GPU, which NICs of libibverbs take by dmabuf or through the kernel module nvidia-peermem.
 //!
 //! **Who may still write.** A peer that was told a key may write at any later time. [`Device::revocation`] says what stops
 //! it. Dropping a [`Target`] always does, and waits until it does.
@@ -69,10 +70,11 @@ pub use address::{Address, MAX_ADDRESS_BYTES};
 pub use call::CallError;
 pub use descriptor::{DescriptorError, MAX_PIECES, RemoteMemory};
 pub use device::{
-    Device, DeviceError, DeviceOptions, Link, MrMode, NicUse, Revocation, devices, library_version,
+    Device, DeviceError, DeviceKnownBy, DeviceOptions, Link, MrMode, NicTrial, NicUse, Revocation,
+    devices, library_version,
 };
 pub use domain::{Domain, Limits};
-pub use error::{ConnectError, OpenError, RegisterError, TransferError};
+pub use error::{ConnectError, DeviceRefusal, OpenError, RegisterError, TransferError};
 pub use initiator::{Batch, Initiator, Joining, MAX_BATCH, Part, Peer};
 pub use keys::MAX_NICS;
 pub use load::{LoadError, OLDEST, Version};

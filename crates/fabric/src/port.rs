@@ -6,15 +6,16 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use mooncake_memory::RawSlice;
+use mooncake_memory::{DeviceRegion, RawSlice};
 
 use crate::abi::{Context, fid_ep};
 use crate::address::Address;
 use crate::call::CallError;
-use crate::device::NicUse;
+use crate::device::{NicTrial, NicUse};
+use crate::error::DeviceRefusal;
 use crate::keys::Keys;
 use crate::object::Object;
-use crate::registration::Rights;
+use crate::registration::{DevicePiece, Rights};
 
 /// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,10 @@ pub enum Direction {
 /// A read or a write of adjoining bytes on both sides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
+    /// In the host, or in a device.
     pub(crate) local: *mut u8,
+    /// Whether the processor cannot read the local memory.
+    pub(crate) is_of_device: bool,
     pub(crate) len: usize,
     /// What the provider calls the registration of the local memory; null if it needs none.
     pub(crate) descriptor: *mut c_void,
@@ -67,12 +71,30 @@ pub(crate) trait Provider: Send + Sync {
         rights: Rights,
     ) -> Result<Box<dyn Registered>, CallError>;
 
+    /// How it registers memory of devices, if it takes any.
+    fn devices(&self) -> Option<&dyn TakesDevices> {
+        None
+    }
+
     fn open_port(self: Arc<Self>, side: Side) -> Result<Box<dyn Port>, CallError>;
 
     /// What goes by each of its NICs, if it knows them.
     fn nics(&self) -> Vec<NicUse> {
         Vec::new()
     }
+}
+
+/// A provider that takes memory of devices, which their drivers let NICs access.
+pub(crate) trait TakesDevices: Sync {
+    /// Registers a piece.
+    fn register(
+        &self,
+        piece: &DevicePiece<'_>,
+        rights: Rights,
+    ) -> Result<Box<dyn Registered>, DeviceRefusal>;
+
+    /// How each of its NICs would register memory.
+    fn try_each(&self, memory: &DeviceRegion) -> Vec<NicTrial>;
 }
 
 /// What a port is for.

@@ -5,12 +5,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use mooncake_memory::{HeldSlice, RawSlice, Region, Registration};
+use mooncake_memory::{DeviceRegion, Dmabuf, HeldMemory, HeldSlice, RawSlice, Registration};
 
 use crate::call::CallError;
 use crate::descriptor::{MAX_PIECES, Piece};
 use crate::domain::Domain;
-use crate::error::RegisterError;
+use crate::error::{DeviceRefusal, RegisterError};
 use crate::port::{Port, Registered};
 
 /// Most threads that register pieces of one memory.
@@ -41,22 +41,60 @@ pub(crate) struct Pieces {
     pieces: Vec<Box<dyn Registered>>,
 }
 
+/// A piece of memory of a device.
+#[derive(Clone, Copy)]
+pub(crate) struct DevicePiece<'m> {
+    pub(crate) memory: &'m DeviceRegion,
+    /// A dmabuf of all of the memory, or why there is none.
+    pub(crate) dmabuf: &'m Result<Dmabuf, String>,
+    pub(crate) from: usize,
+    pub(crate) len: usize,
+}
+
 impl Pieces {
-    /// Registers memory, huge memory in several threads.
+    /// Registers memory of the host.
     fn new(domain: &Domain, memory: RawSlice<'_>, rights: Rights) -> Result<Pieces, RegisterError> {
+        Pieces::each(domain, memory.len(), |from, len| {
+            let piece = memory.sub(from, len);
+            domain.provider.register(piece, rights).map_err(|error| describe(piece, error))
+        })
+    }
+
+    /// Registers memory of a device for requests of this process.
+    fn of_device(domain: &Domain, memory: &DeviceRegion) -> Result<Pieces, RegisterError> {
+        let (ordinal, bytes) = (memory.ordinal(), memory.len() as u64);
+        let refused = |refusal| RegisterError::Device { ordinal, bytes, refusal };
+        let provider = domain.provider.devices();
+        let provider = provider.ok_or_else(|| refused(DeviceRefusal::Provider))?;
+        let admitted = memory.access().admit_cards();
+        admitted.map_err(|reason| refused(DeviceRefusal::Driver { reason }))?;
+        // Open until all pieces are registered.
+        let dmabuf = &memory.access().dmabuf();
+        Pieces::each(domain, memory.len(), |from, len| {
+            let piece = DevicePiece { memory, dmabuf, from, len };
+            provider.register(&piece, Rights::Local).map_err(refused)
+        })
+    }
+
+    /// Registers each piece of so many bytes, those of huge memory in several threads. `register` gets the first byte and
+    /// the length of a piece.
+    fn each(
+        domain: &Domain,
+        bytes: usize,
+        register: impl Fn(usize, usize) -> Result<Box<dyn Registered>, RegisterError> + Sync,
+    ) -> Result<Pieces, RegisterError> {
         if domain.is_forked() {
             return Err(RegisterError::Forked);
         }
         let piece_bytes = usize::try_from(domain.limits.piece_bytes).unwrap_or(usize::MAX);
-        let count = memory.len().div_ceil(piece_bytes);
+        let count = bytes.div_ceil(piece_bytes);
         if count > MAX_PIECES {
             let most = domain.limits.piece_bytes * MAX_PIECES as u64;
-            return Err(RegisterError::TooLong { bytes: memory.len() as u64, most });
+            return Err(RegisterError::TooLong { bytes: bytes as u64, most });
         }
-        let register = |at: usize| {
+        let register = &|at: usize| {
             let from = at * piece_bytes;
-            let piece = memory.sub(from, piece_bytes.min(memory.len() - from));
-            domain.provider.register(piece, rights).map_err(|error| describe(piece, error))
+            register(from, piece_bytes.min(bytes - from))
         };
         if count < 2 {
             return Ok(Pieces { pieces: (0..count).map(register).collect::<Result<_, _>>()? });
@@ -118,7 +156,8 @@ pub(crate) fn expose(
     Pieces::new(domain, memory.raw(), Rights::Remote(access))
 }
 
-/// A region that local sides of transfers may use, where the provider asks for that. It lies in the region's own table.
+/// A region that local sides of transfers may use, of a device or where the provider asks for that. It lies in the region's
+/// own table.
 pub(crate) struct LocalPieces {
     pieces: Pieces,
     // Dropped after the pieces.
@@ -134,15 +173,24 @@ impl fmt::Debug for LocalPieces {
 }
 
 impl LocalPieces {
-    /// The registration of a region with this domain, made at the first call.
+    /// The registration of the memory's region with this domain, made at the first call.
     pub(crate) fn of<'r>(
         domain: &Arc<Domain>,
-        region: &'r Region,
+        memory: &'r HeldMemory,
     ) -> Result<&'r LocalPieces, RegisterError> {
-        region.registered(domain.number(), || {
-            let pieces = Pieces::new(domain, region.whole(), Rights::Local)?;
-            Ok(LocalPieces { pieces, domain: Arc::clone(domain) })
-        })
+        let (number, of) = (domain.number(), Arc::clone(domain));
+        let made = |pieces| LocalPieces { pieces, domain: of };
+        match memory {
+            HeldMemory::Host(slice) => {
+                let region = slice.region();
+                let register = || Pieces::new(domain, region.whole(), Rights::Local).map(made);
+                region.registered(number, register)
+            }
+            HeldMemory::Device(slice) => {
+                let region = slice.region();
+                region.registered(number, || Pieces::of_device(domain, region).map(made))
+            }
+        }
     }
 
     /// The provider's name for the piece that holds an offset of the region, and the number of the piece's bytes from

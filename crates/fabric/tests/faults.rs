@@ -31,7 +31,7 @@ fn do_everything(provider: &str) -> Result<(), String> {
     let initiator = Initiator::open(&domain).map_err(|error| error.to_string())?;
     let peer = initiator.connect(target.address()).map_err(|error| error.to_string())?;
     for direction in [Direction::Read, Direction::Write] {
-        let part = Part { local: local.clone(), remote: &remote, offset: 0 };
+        let part = Part { local: local.clone().into(), remote: &remote, offset: 0 };
         let batch = peer.submit(direction, &[part]).map_err(|error| error.to_string())?;
         let deadline = Instant::now() + Duration::from_secs(1);
         batch.wait(deadline).map_err(|error| error.to_string())?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use mooncake_fabric::testing::{symbols, try_library};
+use mooncake_fabric::testing::{symbols, try_library, try_verbs, verbs_symbols};
 use mooncake_fabric::{DeviceError, DeviceOptions, LoadError, OLDEST, Version, devices};
 
 /// A library of this version that has these functions, which do nothing.
@@ -54,6 +54,14 @@ fn the_missing_function_is_named_whichever_it_is() {
     }
     let other = try_library("libc.so.6").unwrap_err();
     assert!(matches!(other, LoadError::Lacks { .. }), "{other}");
+}
+
+#[test]
+fn libibverbs_without_dmabufs_is_used() {
+    assert!(!verbs_symbols().contains(&"ibv_reg_dmabuf_mr"), "rdma-core 33 lacks it");
+    let library = compile("verbs-33", (1, 14), &verbs_symbols());
+    assert_eq!(try_verbs(&library), Ok(()));
+    fs::remove_file(library).unwrap();
 }
 
 #[test]

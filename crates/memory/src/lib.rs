@@ -6,7 +6,8 @@
 //! copies are inspected. This crate knows no keys, no versions and no protocol.
 //!
 //! A `RawSlice` borrows what keeps its memory mapped: a [`Region`], a [`Buffer`], a [`View`]. Memory that a caller named
-//! by address is `'static`, on the word of whoever called [`RawSlice::new`]. A [`HeldSlice`] holds its region.
+//! by address is `'static`, on the word of whoever called [`RawSlice::new`]. A [`HeldSlice`] holds its region. Memory of
+//! devices that transfers use in place is a [`DeviceRegion`], which is never a `RawSlice`.
 //!
 //! Enter at [`Region`] for a segment's memory, and at [`SliceList`] for the scatter/gather lists of callers. For
 //! sockets, enter at [`SendBatch`], [`RecvBatch`] and [`Watch`]. Descriptors that children must not inherit are
@@ -23,6 +24,7 @@ mod child;
 mod clock;
 mod descriptors;
 mod detach;
+mod device_region;
 mod file_io;
 mod foreign;
 mod held_slice;
@@ -69,6 +71,7 @@ pub use checked_copy::{UNCHECKED, append_checked, copies_are_checked, copy_check
 pub use checksum::{Crc32c, crc32c};
 pub use clock::monotonic_ns;
 pub use descriptors::{MAX_DESCRIPTORS, recv_with_descriptors, send_with_descriptors};
+pub use device_region::{DeviceAccess, DeviceRegion, DeviceSlice, Dmabuf, HeldMemory};
 pub use file_io::{read_file_at, write_file_at};
 pub use foreign::{lies_in_memory, page_bytes};
 pub use helpers::{

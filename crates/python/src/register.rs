@@ -29,7 +29,8 @@ fn use_in_place(client: &PoolClient, address: usize, len: usize) {
 #[pymethods]
 impl MooncakeDistributedStore {
     /// Registers `size` bytes at the address `buffer_ptr` for `put_from`, `get_into` and their batch forms. The memory
-    /// must stay mapped and writable until `unregister_buffer`. GPU memory can be used only while it is registered;
+    /// must stay mapped and writable until `unregister_buffer`. GPU memory can be used only while it is registered, and must
+    /// not be freed before: network cards may know it;
     /// host memory can also be used without, though one-sided transfers then copy it. A call may use bytes of several registered ranges that adjoin.
     ///
     /// Returns 0, or -600 if the range

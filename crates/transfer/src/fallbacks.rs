@@ -3,7 +3,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Most reasons that are remembered; further ones are not logged.
 const MAX_REASONS: usize = 64;
 
-/// Says once for each reason that peers are reached by a slower way than the one that could be expected.
+/// Says once for each reason that peers are reached by a slower way than the one that could be expected, or that memory is
+/// copied.
 #[derive(Debug, Default)]
 pub(crate) struct Fallbacks {
     warned: Mutex<Vec<(&'static str, String)>>,
@@ -14,6 +15,13 @@ impl Fallbacks {
     pub(crate) fn warn(&self, way: &'static str, endpoint: &Arc<str>, reason: &str) {
         if self.is_new(way, reason) {
             tracing::warn!(peer = %endpoint, %reason, "{way} does not reach a peer, so a slower way does");
+        }
+    }
+
+    /// Memory that callers have registered is not used in place for this reason.
+    pub(crate) fn warn_of_copies(&self, reason: &str) {
+        if self.is_new("memory", reason) {
+            tracing::warn!(%reason, "registered memory of the application is copied, since the device does not take it");
         }
     }
 

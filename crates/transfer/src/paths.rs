@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
 use mooncake_fabric::Domain;
-use mooncake_memory::{RawSlice, Region};
+use mooncake_memory::{DeviceRegion, RawSlice, Region};
 use mooncake_types::{Epoch, RangeDrop, SegmentId};
 
-use crate::carrier::{Batch, Carrier, Fate, carry, open};
+use crate::carrier::{Batch, Carrier, Fate, begin, carry, open};
 use crate::far::{CallersMemory, Far, FarMessages};
 use crate::near::{Distance, Near};
 use crate::parts::Parts;
@@ -84,12 +84,13 @@ impl Paths {
 
     fn add_far(&mut self, device: Option<Arc<Domain>>, asks: bool) {
         let Some(device) = device.filter(|_| self.ways.prefers(Way::Fabric)) else { return };
-        let (tcp, known) = (Arc::clone(&self.tcp), Arc::clone(&self.known));
-        let far = Arc::new(Far::new(device, tcp, known, asks));
         let before = self.ways.in_order().iter().take_while(|&&way| way != Way::Fabric);
         let own = usize::from(self.local.is_some());
         let is_behind_near = before.copied().any(Way::is_near) || self.ways.near().is_empty();
         let at = if is_behind_near { self.near_carriers } else { own };
+        let near = (is_behind_near && !self.ways.near().is_empty()).then(|| Arc::clone(&self.near));
+        let memory = (Arc::clone(&self.known), near);
+        let far = Arc::new(Far::new(device, Arc::clone(&self.tcp), memory, asks));
         self.carriers.insert(at, Arc::clone(&far) as Arc<dyn Carrier>);
         if !is_behind_near {
             self.near_carriers += 1;
@@ -118,6 +119,14 @@ impl Paths {
     pub fn know_region(&self, region: Arc<Region>) {
         if self.ways.prefers(Way::Fabric) {
             self.known.add_region(region);
+        }
+    }
+
+    /// As [`Paths::know`], for memory of a device: transfers to nodes of other hosts use it in place where their network
+    /// cards can, and others copy it. It must stay allocated until it is forgotten.
+    pub fn know_device(&self, region: DeviceRegion) {
+        if self.ways.prefers(Way::Fabric) {
+            self.known.add_device(Arc::new(region));
         }
     }
 
@@ -230,6 +239,12 @@ impl Paths {
         let (near, far) = self.carriers.split_at(self.near_carriers);
         let first = if self.hot.is_some() { near } else { &self.carriers };
         carry(first, Batch::Reads(ops), &mut fates);
+        if self.hot.is_some() {
+            // What the cache would keep is staged, and comes by it.
+            let others = begin(&mut fates, |at| ops[at].dst.is_host() || is_kept(at));
+            carry(far, Batch::Reads(ops), &mut fates);
+            others.into_iter().for_each(|at| fates[at] = Fate::Open);
+        }
         let of_devices = open(&fates).filter(|&at| !ops[at].dst.is_host()).collect();
         for (at, result) in staged_reads(ops, of_devices, &|ops| self.read_staged(ops)) {
             fates[at] = Fate::Over(result);

@@ -88,7 +88,7 @@ fn write(number: u32, work: &Work, stream: &mut UnixStream) -> io::Result<u32> {
             }
             // SAFETY: the range lies in memory that is registered now, and whose owner needs the lock to take that back.
             unsafe {
-                let from = std::ptr::with_exposed_provenance::<u8>(range.0 as usize);
+                let from = std::ptr::with_exposed_provenance::<u8>(state.place(work.lkey, range.0));
                 bytes.as_mut_ptr().copy_from_nonoverlapping(from, bytes.len());
             }
         }
@@ -115,7 +115,7 @@ fn read(number: u32, work: &Work, stream: &mut UnixStream) -> io::Result<u32> {
         }
         // SAFETY: as in `write`.
         unsafe {
-            let to = std::ptr::with_exposed_provenance_mut::<u8>(range.0 as usize);
+            let to = std::ptr::with_exposed_provenance_mut::<u8>(state.place(work.lkey, range.0));
             to.copy_from_nonoverlapping(bytes.as_ptr(), len);
         }
         done += len as u64;

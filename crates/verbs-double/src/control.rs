@@ -1,6 +1,7 @@
 //! The controls of the double, for tests.
 
 use std::net::Ipv6Addr;
+use std::os::fd::OwnedFd;
 
 use crate::state::{Counts, Nic, changed, gate, state};
 
@@ -76,6 +77,20 @@ pub fn carried(name: &str) -> (u64, u64) {
 /// Most bytes that may be registered from now on, by all NICs together; `None`: any number.
 pub fn limit_registrations(bytes: Option<u64>) {
     state().lockable = bytes;
+}
+
+/// Makes NICs take dmabufs, or refuse them as they do where their driver knows none.
+pub fn take_dmabufs(takes: bool) {
+    state().lacks_dmabuf = !takes;
+}
+
+/// What nvidia-peermem tells of memory of a device, by address and length: a file with these bytes, and where they begin in
+/// it.
+pub type Peermem = fn(u64, usize) -> Option<(OwnedFd, u64)>;
+
+/// Gives the kernel nvidia-peermem, or takes it away.
+pub fn set_peermem(peermem: Option<Peermem>) {
+    state().peermem = peermem;
 }
 
 /// From now on one more piece of a write lands. All others wait for [`let_writes_land`].

@@ -93,7 +93,7 @@ fn land(late: &mut VecDeque<Piece>) {
         // SAFETY: the range lies in memory that is registered now, and that its owner keeps mapped until it has taken
         // the registration back, for which it needs the lock.
         unsafe {
-            let to = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
+            let to = std::ptr::with_exposed_provenance_mut::<u8>(state.place(head.key, address));
             to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
         drop(state);
@@ -115,7 +115,7 @@ fn serve_read(stream: &mut UnixStream, head: Head) -> io::Result<()> {
             }
             // SAFETY: as in `land`.
             unsafe {
-                let from = std::ptr::with_exposed_provenance::<u8>(range.0 as usize);
+                let from = std::ptr::with_exposed_provenance::<u8>(state.place(head.key, range.0));
                 bytes.as_mut_ptr().copy_from_nonoverlapping(from, bytes.len());
             }
         }

@@ -9,7 +9,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::abi::Wc;
-use crate::control::{FakeGid, FakeNic};
+use crate::control::{FakeGid, FakeNic, Peermem};
 
 pub(crate) const SUCCESS: u32 = 0;
 pub(crate) const LOCAL_PROTECTION: u32 = 4;
@@ -58,6 +58,10 @@ pub(crate) struct MrState {
     pub(crate) address: u64,
     pub(crate) len: u64,
     pub(crate) access: u32,
+    /// Where this process has the bytes: at the same address, or where a file with them is mapped.
+    pub(crate) bytes: usize,
+    /// The mapping of such a file: address and length.
+    pub(crate) mapping: Option<(usize, usize)>,
 }
 
 pub(crate) struct CqState {
@@ -119,6 +123,9 @@ pub(crate) struct NicState {
     pub(crate) carried: BTreeMap<&'static str, (u64, u64)>,
     /// Most bytes that may be registered, if that is limited.
     pub(crate) lockable: Option<u64>,
+    /// Whether dmabufs are refused.
+    pub(crate) lacks_dmabuf: bool,
+    pub(crate) peermem: Option<Peermem>,
     pub(crate) pds: BTreeMap<usize, usize>,
     /// By key.
     pub(crate) mrs: BTreeMap<u32, MrState>,
@@ -256,6 +263,12 @@ impl NicState {
         let is_inside = address >= mr.address
             && address.checked_add(len).is_some_and(|end| end <= mr.address + mr.len);
         mr.pd == pd && is_inside && mr.access & access == access
+    }
+
+    /// Where this process has the byte of registered memory that requests call so.
+    pub(crate) fn place(&self, key: u32, address: u64) -> usize {
+        let mr = &self.mrs[&key];
+        mr.bytes + (address - mr.address) as usize
     }
 
     /// Whether requests can go by a NIC now.

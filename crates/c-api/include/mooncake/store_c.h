@@ -148,7 +148,8 @@ int64_t mooncake_store_remove_all(mooncake_store_t store, int force);
 /* ---- Registered memory ---- */
 
 /*
- * Registers memory, which stays mapped until mooncake_store_unregister_buffer. Host memory may also be used without.
+ * Registers memory, which stays mapped until mooncake_store_unregister_buffer; that of a GPU stays allocated. Host memory
+ * may also be used without.
  * Returns -600 if it is empty, overlaps registered memory, or is neither of the host nor of a GPU.
  */
 int mooncake_store_register_buffer(mooncake_store_t store, void *buffer, size_t size);

@@ -4,13 +4,14 @@ use std::fmt::Write;
 
 use mooncake_device::{
     CopyError, DeviceDescription, DeviceProbe, DeviceWay, PieceCopyMethod, devices, load_driver,
-    probe,
+    probe, try_with_region,
 };
+use mooncake_fabric::{DeviceKnownBy, Domain, Limits, NicTrial, VerbsOptions};
 use mooncake_types::ByteSize;
 use rustix::process::{Resource, getrlimit};
 
-/// Describes all GPUs. A host without GPUs gets one line.
-pub(super) fn describe() -> String {
+/// Describes all GPUs, and how NICs reach their memory. A host without GPUs gets one line.
+pub(super) fn describe(nics: Option<&VerbsOptions>) -> String {
     if let Err(error) = load_driver() {
         return format!("\nno GPU can be used here: {error}\n");
     }
@@ -19,9 +20,16 @@ pub(super) fn describe() -> String {
             "\nno GPU can be used here: the CUDA driver finds none\n".to_owned()
         }
         Ok(devices) => {
+            // What libibverbs finds is told above.
+            let nics = nics.and_then(|nics| Domain::open_verbs(nics, Limits::default()).ok());
             let one = |device: DeviceDescription| {
                 let found = probe(device.ordinal);
-                describe_one(&device, &found)
+                let mut text = describe_one(&device, &found);
+                if let Some(nics) = &nics {
+                    let tried = try_with_region(device.ordinal, |memory| nics.try_device(memory));
+                    tried.unwrap_or_default().iter().for_each(|nic| text += &nic_line(nic));
+                }
+                text
             };
             devices.into_iter().map(one).collect()
         }
@@ -67,6 +75,18 @@ fn describe_one(device: &DeviceDescription, found: &Result<DeviceProbe, CopyErro
     text
 }
 
+/// How a NIC reads and writes the memory of a GPU, and why.
+fn nic_line(NicTrial { nic, known_by }: &NicTrial) -> String {
+    let how = match known_by {
+        Ok(DeviceKnownBy::Dmabuf) => "by dmabuf".to_owned(),
+        Ok(DeviceKnownBy::Peermem { not_dmabuf }) => {
+            format!("by nvidia-peermem; not by dmabuf: {not_dmabuf}")
+        }
+        Err(refusal) => format!("staged; {refusal}"),
+    };
+    format!("  {nic:<12}{how}\n")
+}
+
 /// The limit of locked memory of this process. Some drivers count their page-locks against it.
 fn memlock() -> String {
     match getrlimit(Resource::Memlock).current {
@@ -79,6 +99,21 @@ fn memlock() -> String {
 mod tests {
     use super::*;
     use mooncake_device::DeviceSpeed;
+    use mooncake_fabric::DeviceRefusal;
+
+    #[test]
+    fn each_nic_has_a_line_that_says_how_it_reaches_the_memory_and_why() {
+        let line = |known_by| nic_line(&NicTrial { nic: "mlx5_0".to_owned(), known_by });
+        assert_eq!(line(Ok(DeviceKnownBy::Dmabuf)), "  mlx5_0      by dmabuf\n");
+        let not_dmabuf = "the driver gives none".to_owned();
+        assert_eq!(
+            line(Ok(DeviceKnownBy::Peermem { not_dmabuf })),
+            "  mlx5_0      by nvidia-peermem; not by dmabuf: the driver gives none\n"
+        );
+        let reason = "the GPU is old".to_owned();
+        let refused = line(Err(DeviceRefusal::Driver { reason }));
+        assert_eq!(refused, "  mlx5_0      staged; the GPU is old\n");
+    }
 
     #[test]
     fn a_gpu_is_described_by_its_way_the_reason_and_its_speed() {

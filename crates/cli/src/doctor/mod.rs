@@ -44,11 +44,12 @@ pub fn main(args: &[String]) -> ExitCode {
     let examined = examine(&args);
     let fabric = DeviceOptions::from_variables(|name| std::env::var(name).ok());
     say(format_args!("{}", fabric::describe(&fabric)));
-    match VerbsOptions::from_variables(|name| std::env::var(name).ok()) {
-        Ok(options) => say(format_args!("{}", verbs::describe(&options))),
+    let nics = VerbsOptions::from_variables(|name| std::env::var(name).ok());
+    match &nics {
+        Ok(options) => say(format_args!("{}", verbs::describe(options))),
         Err(error) => say(format_args!("\nno NIC of libibverbs can be used: {error}\n")),
     }
-    say(format_args!("{}", devices::describe()));
+    say(format_args!("{}", devices::describe(nics.as_ref().ok())));
     match examined {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

@@ -1,6 +1,7 @@
 //! Memory of callers: buffers that they register, and ranges of the local buffer that they get.
 
-use mooncake_memory::RawSlice;
+use mooncake_device::device_region;
+use mooncake_memory::{Place, RawSlice};
 use mooncake_types::ErrorCode;
 
 use super::Store;
@@ -30,7 +31,8 @@ impl Store {
     }
 
     /// Registers `len` bytes of the caller's memory from address `ptr` on; they stay valid until
-    /// [`Store::unregister`].
+    /// [`Store::unregister`]. Memory of a device may then be read and written by network cards, where they can, and must
+    /// not be freed before.
     ///
     /// # Errors
     /// - [`ErrorCode::InvalidParams`] for a null pointer, no bytes, or an overlap with a registered buffer.
@@ -38,7 +40,11 @@ impl Store {
     ///   the log says what that memory is.
     /// - [`ErrorCode::UnavailableInCurrentStatus`] in a child of the process that opened the store.
     pub fn register(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
-        self.buffers()?.register(ptr, len)
+        let place = self.buffers()?.register(ptr, len)?;
+        if let (Place::Device(ordinal), Some(session)) = (place, self.session()) {
+            session.paths.know_device(device_region(ordinal, ptr, len));
+        }
+        Ok(())
     }
 
     /// Forgets the buffer that was registered with this start.

@@ -3,12 +3,14 @@
 
 use std::time::{Duration, Instant};
 
+use mooncake_device_double::control as gpu;
 use mooncake_engine::{Engine, EngineConfig, MoveError, Opcode};
 use mooncake_fabric::testing::use_verbs;
 use mooncake_transfer::{DeviceWish, FabricOptions, TransferError, VerbsOptions};
 use mooncake_verbs_double::control;
 
 use crate::rig::{address, config, engine, fill, memory, move_one, pattern, piece};
+use crate::streams::{on_device, turn};
 
 /// The libraries.
 #[derive(Clone, Copy, Debug)]
@@ -157,4 +159,25 @@ fn memory_that_was_unregistered_is_not_touched_again_by_peers_or_by_this_side() 
             });
         }
     }
+}
+
+#[test]
+fn memory_of_a_gpu_goes_by_nics_without_a_copy_until_it_is_unregistered() {
+    let _turn = turn();
+    const LEN: usize = 9 << 20;
+    let (near, far) = (on_device(&pattern(1, LEN)), memory(LEN));
+    let (here, there) = (Net::Verbs.engine("fabric,tcp"), Net::Verbs.engine("fabric,tcp"));
+    there.register(far.raw()).expect("free");
+    let whole = piece(near.address(), address(far), LEN as u64);
+    here.register(near.slice(0, LEN)).expect("free");
+    let before = gpu::calls("execute");
+    assert_eq!(move_one(&here, there.name(), Opcode::Write, whole), Ok(()));
+    assert!(far.raw().to_vec() == pattern(1, LEN));
+    fill(far, &pattern(2, LEN));
+    assert_eq!(move_one(&here, there.name(), Opcode::Read, whole), Ok(()));
+    assert_eq!(gpu::calls("execute"), before);
+    assert!(near.to_vec() == pattern(2, LEN));
+    let registered = control::objects()[1];
+    here.unregister(near.address()).expect("no transfer uses it");
+    assert_eq!(control::objects()[1], registered - 2, "both NICs have forgotten it");
 }

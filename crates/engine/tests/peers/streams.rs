@@ -13,7 +13,7 @@ use crate::rig::{address, engine, fill, memory, pattern, piece, wait_until};
 const MIB: usize = 1 << 20;
 
 /// All tests of a process share the driver. They run in turn, and each starts with the driver's initial state.
-fn turn() -> MutexGuard<'static, ()> {
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     static DRIVER: Once = Once::new();
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,7 +35,7 @@ fn blocked(stream: &ApplicationStream) -> mpsc::Sender<()> {
 }
 
 /// Device memory that stays for good.
-fn on_device(bytes: &[u8]) -> &'static DeviceMemory {
+pub(crate) fn on_device(bytes: &[u8]) -> &'static DeviceMemory {
     Box::leak(Box::new(DeviceMemory::with(0, bytes)))
 }
 

@@ -336,6 +336,9 @@ mod tests {
         let layouts: Vec<&Layout> = LAYOUTS.iter().collect();
         let compared = compare(&["infiniband/verbs"], &layouts, CONSTANTS);
         assert!(compared > 350, "nothing was left out of {compared}");
+        // `RegDmabufMr`, as C writes it.
+        let function = "__builtin_types_compatible_p(__typeof__(&ibv_reg_dmabuf_mr), struct ibv_mr *(*)(struct ibv_pd *, uint64_t, size_t, uint64_t, int, int))";
+        assert_eq!(compare(&["infiniband/verbs"], &[], &[(function, 1)]), 1);
         let place = size_of::<RemotePlace>();
         assert_eq!((place, std::mem::offset_of!(RemotePlace, rkey)), (32, 8));
     }

@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mooncake_memory::{RawSlice, numa_node_of};
+use mooncake_memory::{DeviceRegion, RawSlice, numa_node_of};
 
 use super::abi::*;
 use super::address::EndAddress;
@@ -18,12 +18,12 @@ use super::port::EndPort;
 use super::{ETHERNET, INFINIBAND, PROVIDER};
 use crate::address::Address;
 use crate::call::CallError;
-use crate::device::{Device, Link, MrMode, NicUse};
-use crate::error::OpenError;
+use crate::device::{Device, Link, MrMode, NicTrial, NicUse};
+use crate::error::{DeviceRefusal, OpenError};
 use crate::keys::{Keys, NicKeys};
-use crate::port::{Port, Provider, Registered, Side};
+use crate::port::{Port, Provider, Registered, Side, TakesDevices};
 use crate::position::Position;
-use crate::registration::{Access, Rights};
+use crate::registration::{Access, DevicePiece, Rights};
 use crate::verbs::address::FORMAT;
 
 /// Most requests in flight at a port, at one NIC, as many times as a queue pair may have: several share the queue.
@@ -101,17 +101,24 @@ impl VerbsDevice {
     }
 
     /// Which NICs are nearest to memory; none if that makes no difference, or is not known.
-    fn nearest(&self, memory: RawSlice<'_>) -> u8 {
+    fn nearest(&self, place: impl FnOnce() -> Option<Position>) -> u8 {
         if self.nics.list.len() < 2 {
             return 0;
         }
-        let Some(node) = node_of(memory) else { return 0 };
-        let nics = self.nics.list.iter().map(|nic| &nic.position);
-        let nearest = Position::of_node(node).nearest(nics);
+        let Some(place) = place() else { return 0 };
+        let nearest = place.nearest(self.nics.list.iter().map(|nic| &nic.position));
         if nearest.len() == self.nics.list.len() {
             return 0;
         }
         nearest.into_iter().fold(0, |mask, nic| mask | 1 << nic)
+    }
+
+    fn access(&self, rights: Rights) -> u32 {
+        let relaxed = match self.options.relaxed_ordering {
+            true => IBV_ACCESS_RELAXED_ORDERING,
+            false => 0,
+        };
+        access_bits(rights) | relaxed
     }
 }
 
@@ -131,11 +138,7 @@ impl Provider for VerbsDevice {
         memory: RawSlice<'_>,
         rights: Rights,
     ) -> Result<Box<dyn Registered>, CallError> {
-        let relaxed = match self.options.relaxed_ordering {
-            true => IBV_ACCESS_RELAXED_ORDERING,
-            false => 0,
-        };
-        let access = access_bits(rights) | relaxed;
+        let access = self.access(rights);
         let (mut mrs, mut failure) = (Vec::new(), None);
         for nic in &self.nics.list {
             match nic.register(memory.as_ptr().cast(), memory.len(), access) {
@@ -155,7 +158,12 @@ impl Provider for VerbsDevice {
             }
             _ => {}
         }
-        Ok(Box::new(NicRegistrations::new(mrs, self.nearest(memory))))
+        let near = self.nearest(|| node_of(memory).map(Position::of_node));
+        Ok(Box::new(NicRegistrations::new(mrs, near)))
+    }
+
+    fn devices(&self) -> Option<&dyn TakesDevices> {
+        Some(self)
     }
 
     fn open_port(self: Arc<Self>, side: Side) -> Result<Box<dyn Port>, CallError> {
@@ -174,6 +182,39 @@ impl Provider for VerbsDevice {
             lost_requests: load(&nic.counts.lost_requests),
         })
         .collect()
+    }
+}
+
+impl TakesDevices for VerbsDevice {
+    fn register(
+        &self,
+        piece: &DevicePiece<'_>,
+        rights: Rights,
+    ) -> Result<Box<dyn Registered>, DeviceRefusal> {
+        let (mut mrs, mut refusal) = (Vec::new(), None);
+        for nic in &self.nics.list {
+            match nic.register_device(piece, self.access(rights)) {
+                Ok((mr, _)) => mrs.push(Some(mr)),
+                Err(error) => {
+                    mrs.push(None);
+                    refusal = Some((nic, error));
+                }
+            }
+        }
+        match refusal {
+            Some((_, error)) if mrs.iter().all(Option::is_none) => return Err(error),
+            Some((nic, error)) if !nic.is_dead() => {
+                tracing::warn!(nic = %nic.name, %error, "a NIC does not take memory of a GPU, which others do");
+            }
+            _ => {}
+        }
+        let address = || piece.memory.access().pci_address();
+        let near = self.nearest(|| Some(Position::of_pci(&self.options.sysfs, &address()?)));
+        Ok(Box::new(NicRegistrations::new(mrs, near)))
+    }
+
+    fn try_each(&self, memory: &DeviceRegion) -> Vec<NicTrial> {
+        self.nics.list.iter().map(|nic| nic.try_device(memory)).collect()
     }
 }
 

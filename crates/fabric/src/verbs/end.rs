@@ -283,11 +283,13 @@ impl ChainBuffer {
         self.memory.clear();
         let is_write = direction == Direction::Write;
         for request in requests {
-            let &Request { local, len, remote, .. } = request;
+            let &Request { local, is_of_device, len, remote, .. } = request;
             let (lkey, key) = way.keys(request).expect("only what a way has keys for goes by it");
             let length = u32::try_from(len).expect("requests are shorter than the port's limit");
             self.memory.push(Sge { addr: local.addr() as u64, length, lkey });
-            let (opcode, flags) = match (is_write, len <= max_inline) {
+            // What travels in the request is copied by the processor.
+            let is_inline = len <= max_inline && !is_of_device;
+            let (opcode, flags) = match (is_write, is_inline) {
                 (true, true) => (IBV_WR_RDMA_WRITE, IBV_SEND_INLINE),
                 (true, false) => (IBV_WR_RDMA_WRITE, 0),
                 (false, _) => (IBV_WR_RDMA_READ, 0),

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::error::VerbsError;
-use super::symbols::Functions;
+use super::symbols::{Functions, RegDmabufMr};
 use crate::load::open_library;
 
 const LIBRARY: &str = "libibverbs.so.1";
@@ -18,6 +18,7 @@ static LOADING: Mutex<()> = Mutex::new(());
 pub(crate) struct VerbsLibrary {
     name: String,
     pub(crate) functions: Functions,
+    pub(crate) reg_dmabuf_mr: Option<RegDmabufMr>,
 }
 
 /// The library of this name or path, or `libibverbs.so.1`. Loads it at the first call.
@@ -53,7 +54,12 @@ fn of_symbols(name: &str, find: &dyn Fn(&CStr) -> *mut c_void) -> Result<VerbsLi
         library: name.to_owned(),
         function: function.to_string_lossy().into_owned(),
     })?;
-    Ok(VerbsLibrary { name: name.to_owned(), functions })
+    let dmabuf = find(c"ibv_reg_dmabuf_mr");
+    let reg_dmabuf_mr = (!dmabuf.is_null()).then(|| {
+        // SAFETY: as above.
+        unsafe { std::mem::transmute::<*mut c_void, RegDmabufMr>(dmabuf) }
+    });
+    Ok(VerbsLibrary { name: name.to_owned(), functions, reg_dmabuf_mr })
 }
 
 /// Uses this library, whatever is asked for. Tests of one process all pass the same.

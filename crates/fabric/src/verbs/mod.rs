@@ -11,6 +11,7 @@ mod abi;
 mod address;
 mod call;
 mod device;
+mod device_memory;
 mod end;
 mod error;
 mod events;

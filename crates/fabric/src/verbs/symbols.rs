@@ -42,3 +42,8 @@ functions! {
     wc_status_str: c"ibv_wc_status_str" fn(u32) -> *const c_char;
     fork_init: c"ibv_fork_init" fn() -> c_int;
 }
+
+/// `ibv_reg_dmabuf_mr`, which the library has since rdma-core 34: domain, first byte in the dmabuf, length, the address that
+/// requests use, descriptor, access.
+pub(crate) type RegDmabufMr =
+    unsafe extern "C" fn(*mut Pd, u64, usize, u64, c_int, c_int) -> *mut Mr;

@@ -166,7 +166,7 @@ fn peer_process() {
                 let initiator = Initiator::open(&domain).unwrap();
                 thread::spawn(move || {
                     let there = initiator.connect(&to).unwrap();
-                    let parts = [Part { local, remote: &remote, offset: 0 }];
+                    let parts = [Part { local: local.into(), remote: &remote, offset: 0 }];
                     let batch = there.submit(Direction::Write, &parts).unwrap();
                     sent.send(batch.wait(Instant::now() + Duration::from_secs(10))).unwrap();
                 });
@@ -205,7 +205,7 @@ fn begin_read(provider: &str, from: &str, memory: &str, bytes: &str) -> (Batch, 
     let domain = Domain::open(&options(provider), limits).unwrap();
     let initiator = Initiator::open(&domain).unwrap();
     let there = initiator.connect(&from).unwrap();
-    let part = Part { local: mine.clone(), remote: &remote, offset: 0 };
+    let part = Part { local: mine.clone().into(), remote: &remote, offset: 0 };
     let batch = there.submit(Direction::Read, &[part]).unwrap();
     let before = mine.sub(0, 8).raw().to_vec();
     while mine.sub(0, 8).raw().to_vec() == before {

@@ -25,7 +25,7 @@ fn read(initiator: &Initiator, target: &Target, memory: HeldSlice) {
     let exposed = target.expose(memory, Access::Read).unwrap();
     let there = initiator.connect(target.address()).unwrap();
     let mine = local(4096, 0);
-    let parts = [Part { local: mine.clone(), remote: exposed.remote(), offset: 0 }];
+    let parts = [Part { local: mine.clone().into(), remote: exposed.remote(), offset: 0 }];
     there.submit(Direction::Read, &parts).unwrap().wait(soon()).unwrap();
     assert!(mine.raw().to_vec() == expected(0, 4096, 1));
 }
@@ -85,7 +85,7 @@ fn a_hundred_peers_that_reconnect_at_once_are_all_served() {
         let exposed = target.expose(local(4096, round), Access::Read).unwrap();
         let read = &|initiator: &Initiator| {
             let (peer, mine) = (initiator.connect(target.address()).unwrap(), local(4096, 0));
-            let parts = [Part { local: mine.clone(), remote: exposed.remote(), offset: 0 }];
+            let parts = [Part { local: mine.clone().into(), remote: exposed.remote(), offset: 0 }];
             peer.submit(Direction::Read, &parts).unwrap().wait(soon()).unwrap();
             assert!(mine.raw().to_vec() == expected(0, 4096, round));
             // It is named until the target has gone.
@@ -126,7 +126,7 @@ fn a_peer_that_is_killed_in_the_middle_is_an_error_and_others_are_served() {
         let there = initiator.connect(&its_address).unwrap();
         let lent = victim.expose(128 << 20, Access::Read, 1);
         let mine = local(128 << 20, 2);
-        let parts = [Part { local: mine.clone(), remote: &lent, offset: 0 }];
+        let parts = [Part { local: mine.clone().into(), remote: &lent, offset: 0 }];
         let batch = there.submit(Direction::Read, &parts).unwrap();
         victim.kill();
         let begun = Instant::now();
@@ -140,7 +140,7 @@ fn a_peer_that_is_killed_in_the_middle_is_an_error_and_others_are_served() {
         let initiator = Initiator::open(&domain).unwrap();
         let there = initiator.connect(&address).unwrap();
         let lent = other.expose(4096, Access::Read, 1);
-        let parts = [Part { local: mine.sub(0, 4096), remote: &lent, offset: 0 }];
+        let parts = [Part { local: mine.sub(0, 4096).into(), remote: &lent, offset: 0 }];
         there.submit(Direction::Read, &parts).unwrap().wait(soon()).unwrap();
         assert!(mine.sub(0, 4096).raw().to_vec() == expected(0, 4096, 1), "{provider}");
     }
@@ -165,9 +165,9 @@ fn a_batch_that_is_dropped_closes_its_initiator_so_that_its_memory_can_be_used_a
         let (_domain, initiator) = open(provider, Limits::default());
         let there = initiator.connect(&address).unwrap();
         let mine = local(64 << 20, 2);
-        let parts = [Part { local: mine.sub(0, 8), remote: &lent, offset: 0 }];
+        let parts = [Part { local: mine.sub(0, 8).into(), remote: &lent, offset: 0 }];
         there.submit(Direction::Read, &parts).unwrap().wait(soon()).unwrap();
-        let parts = [Part { local: mine.clone(), remote: &lent, offset: 0 }];
+        let parts = [Part { local: mine.clone().into(), remote: &lent, offset: 0 }];
         drop(there.submit(Direction::Read, &parts).unwrap());
         assert!(initiator.is_closed(), "{provider}");
         let error = there.submit(Direction::Read, &parts).unwrap_err();

@@ -85,7 +85,7 @@ fn a_key_that_was_revoked_is_refused_and_so_is_one_that_never_was() {
         let local = local(4096, 3);
         let run = |initiator: &Initiator, direction, remote| {
             let there = initiator.connect(&address).unwrap();
-            let parts = [Part { local: local.clone(), remote, offset: 0 }];
+            let parts = [Part { local: local.clone().into(), remote, offset: 0 }];
             let deadline = Instant::now() + Duration::from_secs(2);
             there.submit(direction, &parts).unwrap().wait(deadline)
         };
@@ -123,7 +123,7 @@ fn memory_that_was_lent_to_read_is_not_written_and_the_other_way_round() {
         for (direction, remote) in [(Direction::Write, &to_read), (Direction::Read, &to_write)] {
             let initiator = Initiator::open(&domain).unwrap();
             let there = initiator.connect(&address).unwrap();
-            let parts = [Part { local: local(4096, 3), remote, offset: 0 }];
+            let parts = [Part { local: local(4096, 3).into(), remote, offset: 0 }];
             let deadline = Instant::now() + Duration::from_secs(2);
             let result = there.submit(direction, &parts).unwrap().wait(deadline);
             println!("{provider} {direction:?}: {result:?}");

@@ -12,7 +12,7 @@ use crate::{PROVIDERS, expected, local, open, soon, sum};
 const SMALL: Limits = Limits { piece_bytes: 40_000, request_bytes: 30_000, requests: 8 };
 
 fn part(local: HeldSlice, remote: &RemoteMemory, offset: u64) -> Part<'_> {
-    Part { local, remote, offset }
+    Part { local: local.into(), remote, offset }
 }
 
 fn for_each_provider(check: impl Fn(&str)) {

@@ -20,7 +20,7 @@ fn a_forked_child_gets_errors_and_leaves_its_parent_as_it_was() {
     // SAFETY: the child only uses what it has a copy of, and ends without running what its parent has set up.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let part = Part { local: local.clone(), remote: exposed.remote(), offset: 0 };
+        let part = Part { local: local.clone().into(), remote: exposed.remote(), offset: 0 };
         let is_told = [
             pair.peer.submit(Direction::Read, &[part]).err() == Some(TransferError::Forked),
             pair.initiator.prepare(pair.target.address(), None).err() == Some(ConnectError::Forked),
@@ -63,7 +63,7 @@ fn a_peer_that_restarts_under_the_same_address_is_reached_by_new_ends_and_new_ke
     assert_eq!(*target.address(), address);
     let local = memory(1);
     let write = |peer: &mooncake_fabric::Peer, remote| {
-        let part = Part { local: local.clone(), remote, offset: 0 };
+        let part = Part { local: local.clone().into(), remote, offset: 0 };
         peer.submit(Direction::Write, &[part]).and_then(|batch| batch.wait(soon()))
     };
     assert!(write(&before, &remote).is_err(), "the end that it was joined with is gone");
@@ -95,7 +95,7 @@ fn a_thousand_peers_are_joined_at_once_and_leave_nothing() {
         });
         assert_eq!(control::objects()[3], before[3] + 2000);
         let batches = peers.iter().map(|peer| {
-            let part = Part { local: local.clone(), remote: exposed.remote(), offset: 0 };
+            let part = Part { local: local.clone().into(), remote: exposed.remote(), offset: 0 };
             peer.submit(Direction::Read, &[part]).unwrap()
         });
         for batch in batches.collect::<Vec<_>>() {
@@ -126,7 +126,8 @@ fn more_requests_than_queues_have_room_for_wait_for_their_turn() {
             scope.spawn(move || {
                 for turn in 0..4 {
                     let local = filled(len, 7);
-                    let part = Part { local: local.clone(), remote: exposed.remote(), offset: 0 };
+                    let part =
+                        Part { local: local.clone().into(), remote: exposed.remote(), offset: 0 };
                     let batch = peer.submit(direction, &[part]).unwrap();
                     batch.wait(soon()).unwrap();
                     assert_eq!(local.raw().to_vec(), vec![7; len], "turn {turn}");

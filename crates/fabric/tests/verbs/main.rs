@@ -1,5 +1,6 @@
 //! Transfers by queue pairs, over a double of libibverbs in this process.
 
+mod device_memory;
 mod lifecycle;
 mod nics;
 mod pair;
@@ -47,7 +48,7 @@ fn short_writes_travel_in_their_requests() {
     let (exposed, local) = (pair.expose(0, Access::Write), memory(5));
     for (offset, len) in [(3, 1), (100, 64), (1000, 65)] {
         let local = local.sub(0, len);
-        let part = Part { local, remote: exposed.remote(), offset };
+        let part = Part { local: local.into(), remote: exposed.remote(), offset };
         pair.peer.submit(Direction::Write, &[part]).unwrap().wait(soon()).unwrap();
         let found = exposed.memory().sub(offset as usize, len).raw().to_vec();
         assert_eq!(found, vec![5; len], "{len} bytes");
@@ -88,7 +89,7 @@ fn a_request_that_fails_breaks_its_end_and_no_other() {
     assert_eq!(error.to_string(), text);
     assert!(!pair.initiator.is_closed());
     let local = memory(1);
-    let part = Part { local: local.clone(), remote: exposed.remote(), offset: 0 };
+    let part = Part { local: local.clone().into(), remote: exposed.remote(), offset: 0 };
     other.submit(Direction::Read, &[part]).unwrap().wait(soon()).unwrap();
     assert_eq!(local.raw().to_vec(), [7; LEN]);
 }
@@ -113,7 +114,7 @@ fn a_key_that_comes_again_is_worth_nothing_to_a_peer_whose_end_was_destroyed() {
     };
     let peer = join(&initiator, &first).unwrap();
     let write = || {
-        let part = Part { local: memory(9).sub(0, 100_000), remote: &remote, offset: 0 };
+        let part = Part { local: memory(9).sub(0, 100_000).into(), remote: &remote, offset: 0 };
         peer.submit(Direction::Write, &[part]).unwrap().wait(soon())
     };
     assert_eq!(write(), Ok(()), "a key alone protects nothing");
@@ -129,7 +130,7 @@ fn a_peer_that_does_not_answer_is_given_up_and_memory_is_not_touched_later() {
     let pair = Pair::open(&VerbsOptions::default()).unwrap();
     let (exposed, local) = (pair.expose(0, Access::Write), memory(5));
     control::hold_writes();
-    let part = Part { local, remote: exposed.remote(), offset: 0 };
+    let part = Part { local: local.into(), remote: exposed.remote(), offset: 0 };
     let batch = pair.peer.submit(Direction::Write, &[part]).unwrap();
     let waited = batch.wait(Instant::now() + Duration::from_millis(200));
     assert!(matches!(waited, Err(TransferError::DeadlinePassed { .. })), "{waited:?}");
@@ -291,7 +292,7 @@ fn a_thousand_peers_that_come_and_go_leave_nothing() {
     for _ in 0..1000 {
         let target = Target::open(&pair.domain).unwrap();
         let peer = join(&pair.initiator, &target).unwrap();
-        let part = Part { local: local.clone(), remote: exposed.remote(), offset: 0 };
+        let part = Part { local: local.clone().into(), remote: exposed.remote(), offset: 0 };
         peer.submit(Direction::Read, &[part]).unwrap().wait(soon()).unwrap();
     }
     assert_eq!(control::objects(), [before[0], before[1] + 2, before[2], before[3]]);

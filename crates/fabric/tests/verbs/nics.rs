@@ -185,7 +185,7 @@ fn with_no_nic_that_works_a_transfer_is_an_error_and_peers_are_not_joined() {
     let peer = join(&pair.initiator, &pair.target).unwrap();
     let exposed = pair.target.expose(filled(100, 7), Access::Read).unwrap();
     let local = filled(100, 0);
-    let part = Part { local: local.clone(), remote: exposed.remote(), offset: 0 };
+    let part = Part { local: local.clone().into(), remote: exposed.remote(), offset: 0 };
     peer.submit(Direction::Read, &[part]).unwrap().wait(soon()).unwrap();
     assert_eq!(local.raw().to_vec(), [7; 100]);
 }
@@ -257,7 +257,7 @@ fn bytes_in_flight_are_bounded_for_each_nic() {
     let exposed = pair.target.expose(filled(160 * MIB, 0), Access::Write).unwrap();
     let local = filled(160 * MIB, 5);
     control::hold_writes();
-    let part = Part { local, remote: exposed.remote(), offset: 0 };
+    let part = Part { local: local.into(), remote: exposed.remote(), offset: 0 };
     let batch = pair.peer.submit(Direction::Write, &[part]).unwrap();
     let written: Vec<u64> = pair.domain.nics().iter().map(|nic| nic.written_bytes).collect();
     control::let_writes_land();
@@ -353,7 +353,7 @@ fn peers_that_come_and_go_leave_nothing_at_any_nic() {
     for _ in 0..100 {
         let target = Target::open(&pair.domain).unwrap();
         let peer = join(&pair.initiator, &target).unwrap();
-        let part = Part { local: local.clone(), remote: exposed.remote(), offset: 0 };
+        let part = Part { local: local.clone().into(), remote: exposed.remote(), offset: 0 };
         peer.submit(Direction::Read, &[part]).unwrap().wait(soon()).unwrap();
     }
     assert_eq!(control::objects(), before);

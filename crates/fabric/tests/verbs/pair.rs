@@ -87,7 +87,7 @@ impl Pair {
         local: &HeldSlice,
         remote: &RemoteMemory,
     ) -> Result<(), TransferError> {
-        let part = Part { local: local.clone(), remote, offset: 0 };
+        let part = Part { local: local.clone().into(), remote, offset: 0 };
         self.peer.submit(direction, &[part])?.wait(soon())
     }
 }

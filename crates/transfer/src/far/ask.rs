@@ -5,7 +5,7 @@ use mooncake_types::{ErrorCode, RangeRead};
 use mooncake_wire::{Begun, Kind, decode_begun, decode_results, encode_expose, encode_results};
 
 use super::bytes::{BytesReader, FoundBytes};
-use super::carrier::Far;
+use super::carrier::{Far, InPlace};
 use super::peer::{FarPeer, check_count};
 use super::staging::StagingBuffer;
 use crate::carrier::Fate;
@@ -18,6 +18,7 @@ pub(super) struct FarAsker<'a> {
     pub(super) peer: &'a FarPeer,
     pub(super) ops: &'a [ReadOp<'a>],
     pub(super) staging: &'a StagingBuffer,
+    pub(super) in_place: &'a InPlace,
 }
 
 impl FarAsker<'_> {
@@ -66,13 +67,13 @@ impl FarAsker<'_> {
             self.peer.lose();
             Fault::Protocol(reason)
         })?;
-        let (far, peer, staging) = (self.far, self.peer, self.staging);
+        let FarAsker { far, peer, staging, in_place, .. } = *self;
         let found = exposed.iter().zip(positions).filter_map(|(exposed, &position)| {
             let (op, remote) = (&self.ops[position], exposed.as_ref().ok()?);
             Some(FoundBytes { position, op, remote, offset: 0 })
         });
         let found: Vec<FoundBytes<'_>> = found.collect();
-        let read = BytesReader { far, peer, by: &by, staging }.read(&found, fates);
+        let read = BytesReader { far, peer, by: &by, staging, in_place }.read(&found, fates);
         read.map_err(|error| self.far.fault(self.peer, &error))
     }
 }

@@ -1,13 +1,14 @@
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use mooncake_fabric::{Batch as Requests, Direction, Part, Peer, RemoteMemory};
+use mooncake_memory::HeldMemory;
 
 use super::carrier::{Far, InPlace};
 use super::peer::FarPeer;
 use super::staging::{StagedPiece, StagingBuffer, windows};
-use crate::ReadOp;
 use crate::carrier::Fate;
 use crate::copy_out::copy_out;
+use crate::{ReadOp, TransferError};
 
 /// Bytes to read for an operation: where they lie in memory of the node.
 pub(super) struct FoundBytes<'r> {
@@ -24,6 +25,7 @@ pub(super) struct BytesReader<'a> {
     /// The endpoint of the node by which the bytes are reached.
     pub(super) by: &'a Peer,
     pub(super) staging: &'a StagingBuffer,
+    pub(super) in_place: &'a InPlace,
 }
 
 impl BytesReader<'_> {
@@ -34,16 +36,14 @@ impl BytesReader<'_> {
         found: &[FoundBytes<'_>],
         fates: &mut [Fate],
     ) -> Result<(), mooncake_fabric::TransferError> {
-        let mut in_place: InPlace =
-            found.iter().map(|read| self.far.known.hold(&read.op.dst)).collect();
-        let each = found.iter().enumerate().map(|(index, read)| (index, read.remote, read.offset));
-        let by = (self.by, Direction::Read);
-        let placed = self.far.submit_in_place(by, &mut in_place, each)?;
-        let staged = |(read, held): (&FoundBytes<'_>, &Option<_>)| match held {
+        let held = |read: &FoundBytes<'_>| self.in_place.get(&read.position);
+        let each = found.iter().filter_map(|read| Some((held(read)?, read.remote, read.offset)));
+        let placed = self.far.submit_in_place((self.by, Direction::Read), each)?;
+        let staged = |read: &FoundBytes<'_>| match held(read) {
             Some(_) => 0,
             None => read.op.range.len,
         };
-        let windows = windows(found.iter().zip(&in_place).map(staged));
+        let windows = windows(found.iter().map(staged));
         let mut in_flight: VecDeque<(Requests, usize, u64)> = VecDeque::new();
         for (number, window) in windows.iter().enumerate() {
             if in_flight.len() == 2 {
@@ -52,7 +52,7 @@ impl BytesReader<'_> {
             let parts = window.iter().map(|piece| {
                 let FoundBytes { remote, offset, .. } = &found[piece.index];
                 let local = self.staging.halves[number % 2].sub(piece.at, piece.len as usize);
-                Part { local, remote, offset: offset.saturating_add(piece.from) }
+                Part { local: local.into(), remote, offset: offset.saturating_add(piece.from) }
             });
             let parts: Vec<Part<'_>> = parts.collect();
             let bytes = window.iter().map(|piece| piece.len).sum();
@@ -63,7 +63,25 @@ impl BytesReader<'_> {
             self.land(&windows, found, in_flight.pop_front(), fates)?;
         }
         let Some((requests, bytes)) = placed else { return Ok(()) };
-        requests.wait(self.peer.deadline(bytes))
+        requests.wait(self.peer.deadline(bytes))?;
+        self.settle(found, fates);
+        Ok(())
+    }
+
+    /// Lets devices see the bytes that were read into their memory.
+    fn settle(&self, found: &[FoundBytes<'_>], fates: &mut [Fate]) {
+        let mut settled: BTreeMap<u32, Result<(), String>> = BTreeMap::new();
+        for read in found {
+            for memory in self.in_place.get(&read.position).into_iter().flatten() {
+                let HeldMemory::Device(slice) = memory else { continue };
+                let region = slice.region();
+                let settle = || region.access().settle();
+                if let Err(reason) = settled.entry(region.ordinal()).or_insert_with(settle) {
+                    let reason = reason.clone();
+                    fates[read.position] = Fate::Over(Err(TransferError::BadMemory { reason }));
+                }
+            }
+        }
     }
 
     /// Waits for a window, and copies it to the callers.

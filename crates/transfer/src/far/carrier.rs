@@ -1,7 +1,10 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mooncake_fabric::{Batch as Requests, Direction, Domain, Part, Peer, RemoteMemory};
-use mooncake_memory::HeldSlice;
+use mooncake_fabric::{
+    Batch as Requests, Direction, Domain, Part, Peer, RegisterError, RemoteMemory,
+};
+use mooncake_memory::HeldMemory;
 use mooncake_types::SegmentId;
 
 use super::callers_memory::CallersMemory;
@@ -12,6 +15,7 @@ use super::staging::StagingPool;
 use super::write::{FarWrites, MIN_ONE_SIDED_BYTES};
 use crate::carrier::{Batch, Carrier, Examined, Fate, Pending, begin, open};
 use crate::fallbacks::Fallbacks;
+use crate::near::{Distance, Near};
 use crate::peer_ways::PeerWays;
 use crate::{TcpConfig, TcpTransport, Way};
 
@@ -28,6 +32,8 @@ pub(crate) struct Far {
     pub(super) peers: PeerWays<FarReach>,
     pub(super) staging: StagingPool,
     pub(super) known: Arc<CallersMemory>,
+    /// Tells which nodes are on this host, if memory of GPUs is staged for these.
+    near: Option<Arc<Near>>,
     pub(super) fallbacks: Fallbacks,
 }
 
@@ -35,13 +41,18 @@ pub(crate) struct Far {
 pub(super) struct FarVisit {
     pub(super) peer: Arc<FarPeer>,
     pub(super) positions: Vec<usize>,
+    pub(super) in_place: InPlace,
 }
+
+/// Memory of callers that is used in place, for each operation that has all of its memory there, by position. What the
+/// device wants to know of it is registered.
+pub(super) type InPlace = BTreeMap<usize, Vec<HeldMemory>>;
 
 impl Far {
     pub(crate) fn new(
         domain: Arc<Domain>,
         tcp: Arc<TcpTransport>,
-        known: Arc<CallersMemory>,
+        (known, near): (Arc<CallersMemory>, Option<Arc<Near>>),
         asks: bool,
     ) -> Self {
         Self {
@@ -53,6 +64,7 @@ impl Far {
             peers: PeerWays::default(),
             staging: StagingPool::default(),
             known,
+            near,
             fallbacks: Fallbacks::default(),
         }
     }
@@ -61,22 +73,29 @@ impl Far {
         Way::Fabric
     }
 
-    /// Groups the open operations that `may` be one-sided by the nodes that are reached.
+    /// Groups the open operations that `may` be one-sided by the nodes that are reached. Those with memory of devices are
+    /// among them if it is used in place.
     fn visits(
         &self,
         batch: Batch<'_>,
         fates: &[Fate],
         may: impl Fn(usize) -> bool,
     ) -> Vec<FarVisit> {
-        let wanted = open(fates).filter(|&at| {
+        let wanted = open(fates).filter_map(|at| {
             let (len, memory) = (batch.len_bytes(at), batch.memory(at));
-            memory.is_host() && memory.total_len() == len && may(at)
+            if memory.total_len() != len || !may(at) {
+                return None;
+            }
+            let held = self.known.hold(memory);
+            let is_fit = memory.is_host() || held.is_some() && !self.is_near(batch.endpoint(at));
+            is_fit.then_some((at, held))
         });
-        let endpoints = wanted.clone().map(|at| batch.endpoint(at));
+        let wanted: Vec<(usize, Option<Vec<HeldMemory>>)> = wanted.collect();
+        let endpoints = wanted.iter().map(|&(at, _)| batch.endpoint(at));
         self.peers.find_all(endpoints, |endpoint| drop(self.find(endpoint)));
         let mut visits: Vec<FarVisit> = Vec::new();
         let mut last: Option<(&Arc<str>, Option<usize>)> = None;
-        for at in wanted {
+        for (at, held) in wanted {
             let endpoint = batch.endpoint(at);
             let known = last.filter(|(last, _)| Arc::ptr_eq(last, endpoint));
             let (_, visit) = known.unwrap_or_else(|| {
@@ -84,29 +103,49 @@ impl Far {
                 (endpoint, Some(visit_to(&mut visits, peer)))
             });
             last = Some((endpoint, visit));
-            if let Some(visit) = visit {
-                visits[visit].positions.push(at);
+            let Some(visit) = visit else { continue };
+            match held.filter(|held| self.registers(held)) {
+                Some(held) => drop(visits[visit].in_place.insert(at, held)),
+                None if batch.memory(at).is_host() => {}
+                None => continue,
             }
+            visits[visit].positions.push(at);
         }
+        visits.retain(|visit| !visit.positions.is_empty());
         visits
     }
-}
 
-/// Memory of callers in place, for each of some operations that has all of its memory there.
-pub(super) type InPlace = Vec<Option<Vec<HeldSlice>>>;
+    fn is_near(&self, endpoint: &Arc<str>) -> bool {
+        let near = self.near.as_ref();
+        near.is_some_and(|near| matches!(near.distance(endpoint), Distance::Near(_)))
+    }
 
-impl Far {
-    /// Submits operations whose memory a device may use in place: each with its position among them, the peer's memory
-    /// and the offset there. If that memory cannot be registered, it is not known any more, and nothing was submitted.
+    /// Whether the device takes memory. What it does not take is not known any more.
+    fn registers(&self, memory: &[HeldMemory]) -> bool {
+        memory.iter().all(|piece| match self.domain.register(piece) {
+            Ok(()) => true,
+            Err(error) => {
+                // Of a GPU there may be many buffers, all refused for one reason.
+                self.fallbacks.warn_of_copies(&match &error {
+                    RegisterError::Device { refusal, .. } => refusal.to_string(),
+                    other => other.to_string(),
+                });
+                self.known.remove(piece.region_start());
+                false
+            }
+        })
+    }
+
+    /// Submits what is used in place: each with the peer's memory and the offset there. Returns how many bytes there are,
+    /// too.
     pub(super) fn submit_in_place<'r>(
         &self,
         (peer, direction): (&Peer, Direction),
-        in_place: &mut InPlace,
-        ops: impl Iterator<Item = (usize, &'r RemoteMemory, u64)>,
+        in_place: impl Iterator<Item = (&'r Vec<HeldMemory>, &'r RemoteMemory, u64)>,
     ) -> Result<Option<(Requests, u64)>, mooncake_fabric::TransferError> {
         let (mut parts, mut bytes) = (Vec::new(), 0);
-        for (index, remote, mut offset) in ops {
-            for local in in_place[index].iter().flatten() {
+        for (memory, remote, mut offset) in in_place {
+            for local in memory {
                 parts.push(Part { local: local.clone(), remote, offset });
                 offset = offset.saturating_add(local.len() as u64);
                 bytes += local.len() as u64;
@@ -115,17 +154,7 @@ impl Far {
         if parts.is_empty() {
             return Ok(None);
         }
-        match peer.submit(direction, &parts) {
-            Err(mooncake_fabric::TransferError::Register(error)) => {
-                tracing::warn!(%error, "registered memory of the application is copied, since the device does not take it");
-                drop(parts);
-                for held in in_place.iter_mut().filter_map(Option::take).flatten() {
-                    self.known.remove(held.region().whole().as_ptr().addr());
-                }
-                Ok(None)
-            }
-            submitted => submitted.map(|requests| Some((requests, bytes))),
-        }
+        peer.submit(direction, &parts).map(|requests| Some((requests, bytes)))
     }
 }
 
@@ -133,7 +162,7 @@ impl Far {
 fn visit_to(visits: &mut Vec<FarVisit>, peer: Arc<FarPeer>) -> usize {
     let known = visits.iter().rposition(|visit| Arc::ptr_eq(&visit.peer, &peer));
     known.unwrap_or_else(|| {
-        visits.push(FarVisit { peer, positions: Vec::new() });
+        visits.push(FarVisit { peer, positions: Vec::new(), in_place: InPlace::new() });
         visits.len() - 1
     })
 }

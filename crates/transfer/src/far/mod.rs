@@ -17,7 +17,8 @@
 //! the node destroys its ends first. A node that may be reached by more NICs than when it was met is greeted anew.
 //!
 //! What is registered is the memory of nodes, staging buffers of this process ([`staging`]), and memory of callers that
-//! stays mapped until they say otherwise ([`CallersMemory`]). Other memory of callers goes through the staging buffers.
+//! stays mapped until they say otherwise ([`CallersMemory`]). Other memory of callers goes through the staging buffers. Memory
+//! of GPUs is used in place or left to [`crate::staged`]: if NICs take it, it is known, and the node is on another host.
 
 mod ask;
 mod bytes;

@@ -7,7 +7,7 @@ use mooncake_types::limits::MAX_BEGIN_RANGES;
 
 use super::ask::FarAsker;
 use super::bytes::{BytesReader, FoundBytes};
-use super::carrier::{Far, FarVisit, reopen};
+use super::carrier::{Far, FarVisit, InPlace, reopen};
 use super::peer::{FarPeer, FarSegment};
 use super::staging::StagingBuffer;
 use crate::carrier::{Fate, Pending};
@@ -57,8 +57,9 @@ impl Pending for FarReads<'_> {
                 }
             };
             let (far, peer, ops, staging) = (self.far, &*visit.peer, self.ops, &*lease);
+            let in_place = &visit.in_place;
             if far.asks {
-                let asker = FarAsker { far, peer, ops, staging };
+                let asker = FarAsker { far, peer, ops, staging, in_place };
                 for positions in visit.positions.chunks(MAX_BEGIN_RANGES) {
                     if let Err(fault) = asker.read(positions, fates) {
                         tracing::debug!(peer = %peer.endpoint(), ?fault, "ranges are read by message");
@@ -66,7 +67,7 @@ impl Pending for FarReads<'_> {
                 }
                 continue;
             }
-            let reader = FarReader { far, peer, ops, staging };
+            let reader = FarReader { far, peer, ops, staging, in_place };
             for positions in visit.positions.chunks(MAX_TOGETHER) {
                 if let Err(error) = reader.read(positions, fates) {
                     self.far.lose(&visit.peer, &error);
@@ -84,6 +85,7 @@ struct FarReader<'a> {
     peer: &'a FarPeer,
     ops: &'a [ReadOp<'a>],
     staging: &'a StagingBuffer,
+    in_place: &'a InPlace,
 }
 
 impl<'a> FarReader<'a> {
@@ -105,8 +107,8 @@ impl<'a> FarReader<'a> {
             }
         });
         let bytes: Vec<FoundBytes<'_>> = bytes.collect();
-        let (far, peer, staging) = (self.far, self.peer, self.staging);
-        BytesReader { far, peer, by: &peer.readers, staging }.read(&bytes, fates)?;
+        let FarReader { far, peer, staging, in_place, .. } = *self;
+        BytesReader { far, peer, by: &peer.readers, staging, in_place }.read(&bytes, fates)?;
         self.prove(&found, fates)
     }
 
@@ -156,14 +158,14 @@ impl<'a> FarReader<'a> {
             for set in sets(segment, op) {
                 let at = parts.len() * RemoteSlots::SET_BYTES;
                 let local = self.staging.slots.sub(at, RemoteSlots::SET_BYTES);
-                parts.push(Part { local, remote: &segment.table, offset: set });
-                looks.push((index, set));
+                looks.push((index, set, local.clone()));
+                parts.push(Part { local: local.into(), remote: &segment.table, offset: set });
             }
         }
         self.transfer(&parts)?;
-        for (part, (index, set)) in parts.iter().zip(looks) {
+        for (index, set, local) in looks {
             let mut copy = [0; RemoteSlots::SET_BYTES];
-            part.local.raw().read_into(&mut copy);
+            local.raw().read_into(&mut copy);
             let found = || RemoteSlots::find(&copy, set, lent[index].1.range.offset);
             slots[index] = slots[index].or_else(found);
         }
@@ -188,11 +190,11 @@ impl<'a> FarReader<'a> {
         let closed_at = |index: usize| self.staging.slots.sub(CLOSED_AT + index * 8, 8);
         let slots = found.iter().enumerate().map(|(index, read)| {
             let (remote, offset) = (&read.segment.table, read.slot.offset);
-            Part { local: slot_at(index), remote, offset }
+            Part { local: slot_at(index).into(), remote, offset }
         });
         let closed = segments.iter().enumerate().map(|(index, segment)| {
             let remote = &segment.table;
-            Part { local: closed_at(index), remote, offset: 0 }
+            Part { local: closed_at(index).into(), remote, offset: 0 }
         });
         self.transfer(&slots.chain(closed).collect::<Vec<Part<'_>>>())?;
         let is_lent = |segment: &Arc<FarSegment>| {

@@ -30,7 +30,7 @@ pub(super) struct FarWrites<'a> {
 
 impl Pending for FarWrites<'_> {
     fn complete(self: Box<Self>, fates: &mut [Fate]) -> bool {
-        for FarVisit { peer, positions } in &self.visits {
+        for FarVisit { peer, positions, in_place } in &self.visits {
             let lease = match self.far.staging.lease() {
                 Ok(lease) => lease,
                 Err(error) => {
@@ -38,17 +38,17 @@ impl Pending for FarWrites<'_> {
                     continue;
                 }
             };
-            let writer = FarWriter { far: self.far, peer, epoch: self.epoch, staging: &lease };
+            let FarWrites { far, epoch, ops, .. } = *self;
+            let writer = FarWriter { far, peer, epoch, ops, staging: &lease, in_place };
             let is_lent =
                 |&&at: &&usize| self.far.asks || peer.segment(self.ops[at].range.segment).is_some();
             let lent: Vec<usize> = positions.iter().filter(is_lent).copied().collect();
             for positions in lent.chunks(MAX_BEGIN_RANGES) {
                 // Without a connection nothing begins, and another carrier may do it.
                 let Ok(connection) = peer.connection() else { break };
-                let ops: Vec<&WriteOp<'_>> = positions.iter().map(|&at| &self.ops[at]).collect();
-                let results = writer.write(connection, &ops).unwrap_or_else(|fault| {
+                let results = writer.write(connection, positions).unwrap_or_else(|fault| {
                     let error = TransferError::of_fault(&fault, peer.endpoint());
-                    ops.iter().map(|_| Some(Err(error.clone()))).collect()
+                    positions.iter().map(|_| Some(Err(error.clone()))).collect()
                 });
                 for (&position, result) in positions.iter().zip(results) {
                     if let Some(result) = result {
@@ -69,13 +69,16 @@ struct FarWriter<'a> {
     far: &'a Far,
     peer: &'a FarPeer,
     epoch: Epoch,
+    ops: &'a [WriteOp<'a>],
     staging: &'a StagingBuffer,
+    in_place: &'a InPlace,
 }
 
 impl FarWriter<'_> {
     /// Asks the node for the ranges, moves the bytes, and reports the results. On a fault the connection ends: the node
     /// makes the keys invalid, and abandons the writes.
-    fn write(&self, mut connection: Connection, ops: &[&WriteOp<'_>]) -> Result<Written, Fault> {
+    fn write(&self, mut connection: Connection, positions: &[usize]) -> Result<Written, Fault> {
+        let ops: Vec<&WriteOp<'_>> = positions.iter().map(|&at| &self.ops[at]).collect();
         let ranges: Vec<RangeWrite<'_>> = ops.iter().map(|op| op.range).collect();
         let begin = |out: &mut Vec<u8>, id| encode_begin(out, id, self.epoch, &ranges);
         let Begun { address, ranges } = decode_begun(&connection.call(begin, Kind::Begun)?)?;
@@ -90,7 +93,7 @@ impl FarWriter<'_> {
             }));
         }
         let has_a_way: Vec<bool> = results.iter().map(|result| !is_no_way(result)).collect();
-        let moved = self.move_bytes(&connection, (&address, &begun), ops, &mut results);
+        let moved = self.move_bytes(&connection, (&address, &begun), positions, &mut results);
         let may_be_late = moved.inspect_err(|_| self.peer.forget_writer(&address))?;
         let done: Vec<Result<(), ErrorCode>> = results
             .iter()
@@ -116,7 +119,7 @@ impl FarWriter<'_> {
         &self,
         connection: &Connection,
         (address, begun): (&Bytes, &[(usize, RemoteMemory)]),
-        ops: &[&WriteOp<'_>],
+        positions: &[usize],
         results: &mut [Result<(), TransferError>],
     ) -> Result<bool, Fault> {
         if begun.is_empty() {
@@ -126,18 +129,16 @@ impl FarWriter<'_> {
             self.peer.lose();
             Fault::Protocol(reason)
         })?;
-        let mut in_place: InPlace =
-            begun.iter().map(|(index, _)| self.far.known.hold(&ops[*index].src)).collect();
-        let each = begun.iter().enumerate().map(|(at, (_, remote))| (at, remote, 0));
-        let placed = self.far.submit_in_place((&writer, Direction::Write), &mut in_place, each);
+        let held = |index: usize| self.in_place.get(&positions[index]);
+        let each = begun.iter().filter_map(|(index, remote)| Some((held(*index)?, remote, 0)));
+        let placed = self.far.submit_in_place((&writer, Direction::Write), each);
         let placed = placed.map_err(|error| self.far.fault(self.peer, &error))?;
-        let staged = |((index, _), held): (&(usize, _), &Option<_>)| match held {
+        let staged = |(index, _): &(usize, _)| match held(*index) {
             Some(_) => 0,
-            None => ops[*index].range.len,
+            None => self.ops[positions[*index]].range.len,
         };
         let mut in_flight: VecDeque<(Requests, u64)> = VecDeque::new();
-        for (number, window) in windows(begun.iter().zip(&in_place).map(staged)).iter().enumerate()
-        {
+        for (number, window) in windows(begun.iter().map(staged)).iter().enumerate() {
             if in_flight.len() == 2 {
                 self.land(in_flight.pop_front())?;
             }
@@ -147,8 +148,8 @@ impl FarWriter<'_> {
             let parts = window.iter().filter_map(|piece| {
                 let (index, remote) = &begun[piece.index];
                 let local = self.staging.halves[number % 2].sub(piece.at, piece.len as usize);
-                match gather(ops[*index], piece, local.raw()) {
-                    Ok(()) => Some(Part { local, remote, offset: piece.from }),
+                match gather(&self.ops[positions[*index]], piece, local.raw()) {
+                    Ok(()) => Some(Part { local: local.into(), remote, offset: piece.from }),
                     Err(error) => {
                         results[*index] = Err(error);
                         None

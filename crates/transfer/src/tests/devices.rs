@@ -18,7 +18,7 @@ const MIB: u64 = 1 << 20;
 const SEGMENT: u64 = 64 * MIB;
 
 /// All tests of the process share one driver, so they take turns.
-fn turn() -> MutexGuard<'static, ()> {
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     static DRIVER: Once = Once::new();
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

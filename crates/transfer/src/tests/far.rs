@@ -183,7 +183,7 @@ impl Sleeper {
     pub(super) fn write(&self) -> bool {
         let region = Arc::new(Region::anonymous(self.memory.len()).unwrap());
         region.whole().write_from(&vec![0xEE; self.memory.len() as usize]);
-        let part = Part { local: HeldSlice::whole(region), remote: &self.memory, offset: 0 };
+        let part = Part { local: HeldSlice::whole(region).into(), remote: &self.memory, offset: 0 };
         let submitted = self.peer.submit(Direction::Write, &[part]);
         let deadline = Instant::now() + Duration::from_secs(2);
         submitted.and_then(|requests| requests.wait(deadline)).is_ok()

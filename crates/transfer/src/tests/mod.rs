@@ -2,9 +2,10 @@
 
 mod contract;
 mod departures;
-mod devices;
+pub(crate) mod devices;
 mod disks;
 mod far;
+mod far_devices;
 mod far_in_place;
 mod keepalive;
 mod lanes;

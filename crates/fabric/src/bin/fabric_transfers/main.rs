@@ -94,7 +94,7 @@ fn measure(
             .map(|_| {
                 let at = window % windows * bytes;
                 window += 1;
-                Part { local: local.sub(at, bytes), remote, offset: at as u64 }
+                Part { local: local.sub(at, bytes).into(), remote, offset: at as u64 }
             })
             .collect();
         let begun = Instant::now();
