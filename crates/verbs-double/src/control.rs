@@ -1,8 +1,8 @@
 //! The controls of the double, for tests.
 
 use std::net::Ipv6Addr;
+use std::os::fd::OwnedFd;
 
-pub use crate::state::Peermem;
 use crate::state::{Counts, Nic, changed, gate, state};
 
 /// A NIC that the host has.
@@ -83,6 +83,10 @@ pub fn limit_registrations(bytes: Option<u64>) {
 pub fn take_dmabufs(takes: bool) {
     state().lacks_dmabuf = !takes;
 }
+
+/// What nvidia-peermem tells of memory of a device, by address and length: a file with these bytes, and where they begin in
+/// it.
+pub type Peermem = fn(u64, usize) -> Option<(OwnedFd, u64)>;
 
 /// Gives the kernel nvidia-peermem, or takes it away.
 pub fn set_peermem(peermem: Option<Peermem>) {

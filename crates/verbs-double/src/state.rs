@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use std::net::Ipv6Addr;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process;
 use std::sync::mpsc::Sender;
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::abi::Wc;
-use crate::control::{FakeGid, FakeNic};
+use crate::control::{FakeGid, FakeNic, Peermem};
 
 pub(crate) const SUCCESS: u32 = 0;
 pub(crate) const LOCAL_PROTECTION: u32 = 4;
@@ -64,9 +63,6 @@ pub(crate) struct MrState {
     /// The mapping of such a file: address and length.
     pub(crate) mapping: Option<(usize, usize)>,
 }
-
-/// What nvidia-peermem tells of memory of a device: address and length; a file with these bytes, and where they begin in it.
-pub type Peermem = fn(u64, usize) -> Option<(OwnedFd, u64)>;
 
 pub(crate) struct CqState {
     pub(crate) entries: VecDeque<(Wc, u32)>,
