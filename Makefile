@@ -29,7 +29,7 @@ AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build check check-rust check-python check-licences servers test test-rust test-chaos test-python demo \
-    c-api install-systemd release docs reference figures bench bench-scale bench-check bench-all bench-recovery engines gpu gpu-engine soak chaos clean
+    c-api install-systemd release docs reference sbom figures bench bench-scale bench-check bench-all bench-recovery engines gpu gpu-engine soak chaos clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,8 +82,14 @@ check-python: $(TOOLS)
 
 # Skipped if cargo-deny is not installed. These two checks need no network.
 check-licences:
-	@if cargo deny --version >/dev/null 2>&1; then cargo deny --offline check licenses bans; \
-	else echo "cargo-deny is not installed: licences are not checked"; fi
+	@if ! cargo deny --version >/dev/null 2>&1; then \
+	  echo "cargo-deny is not installed: licences and advisories are not checked"; \
+	else cargo deny --offline check licenses bans sources && \
+	  if cargo deny fetch db >/dev/null 2>&1; then cargo deny --offline check advisories; \
+	  else echo "the list of advisories cannot be had: it is not checked"; fi; fi
+
+sbom: $(TOOLS) ## write the bill of materials of wheel and programs to sbom.json (CycloneDX)
+	$(BIN)/python packaging/sbom.py > sbom.json
 
 # The two --jobs=2 steps run a target that mostly waits (for packages or faults) beside one that computes.
 test: ## run all checks and tests: Rust, Python, and real processes under faults

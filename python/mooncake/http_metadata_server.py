@@ -110,8 +110,7 @@ class KVBootstrapServer:
         self._stopping = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         app = web.Application(client_max_size=MAX_VALUE_BYTES)
-        app.router.add_route("*", "/metadata", self._handle_metadata)
-        app.router.add_get("/health", self._handle_health)
+        app.add_routes(self._routes())
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         try:
@@ -125,6 +124,9 @@ class KVBootstrapServer:
             await self._stopping.wait()
         finally:
             await runner.cleanup()
+
+    def _routes(self) -> list[web.RouteDef]:
+        return [web.route("*", "/metadata", self._handle_metadata), web.get("/health", self._handle_health)]
 
     async def _handle_health(self, _: web.Request) -> web.Response:
         return web.Response(text="OK")

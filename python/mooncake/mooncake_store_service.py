@@ -175,6 +175,10 @@ class MooncakeStoreService(HealthEndpoints, ObjectEndpoints, SegmentEndpoints):
         return True
 
     def _routes(self) -> list[web.RouteDef]:
+        removals_of_many = {
+            "/api/remove_all": self.handle_remove_all,
+            "/api/remove_by_regex": self.handle_remove_by_regex,
+        }
         changes_of_the_process = {
             "/api/mount_shm": self.handle_mount_shm,
             "/api/unmount_shm": self.handle_unmount_shm,
@@ -190,9 +194,8 @@ class MooncakeStoreService(HealthEndpoints, ObjectEndpoints, SegmentEndpoints):
             web.get("/api/get/{key:[^/]+}", self.handle_get),
             web.get("/api/exist/{key:[^/]+}", self.handle_exist),
             web.delete("/api/remove/{key:[^/]+}", self.handle_remove),
-            web.delete("/api/remove_all", self.handle_remove_all),
             web.get("/api/query_by_regex", self.handle_query_by_regex),
-            web.delete("/api/remove_by_regex", self.handle_remove_by_regex),
+            *(web.delete(path, for_operators(self.auth_token, call)) for path, call in removals_of_many.items()),
             *(web.post(path, for_operators(self.auth_token, call)) for path, call in changes_of_the_process.items()),
         ]
 

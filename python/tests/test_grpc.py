@@ -172,6 +172,21 @@ def test_a_segment_is_mounted_as_long_as_its_connection_is_open(caller: Caller, 
     wait_until(lambda: not is_mounted(theirs), SECONDS, "the segment of a closed connection leaves")
 
 
+def test_a_segment_is_longer_than_memories_are(caller: Caller, cluster: Cluster) -> None:
+    before, name = cluster.segments(), f"127.0.0.1:{free_port()}"
+    for size in (1 << 46, (1 << 44) + 1):
+        assert caller.call("MountSegment", buffer=0, segment_name=name, size=size).status_code == -600
+    assert cluster.segments() == before
+
+
+def test_a_name_forges_no_line_of_the_log(caller: Caller, cluster: Cluster) -> None:
+    assert caller.call("MountSegment", buffer=0, segment_name="a\nforged\x1b[2J:1", size=1 << 20).status_code == 0
+    wait_until(lambda: "forged" in cluster.master.output(), SECONDS, "the master logs the name")
+    log = cluster.master.output()
+    assert not any(line.startswith("forged") for line in log.splitlines())
+    assert "\x1b[2J" not in log
+
+
 def test_health_and_reflection_answer(caller: Caller) -> None:
     check = "/grpc.health.v1.Health/Check"
     assert caller.raw(check, b"") == b"\x08\x01"

@@ -28,6 +28,20 @@ CHANGES_OF_THE_PROCESS = [
 ]
 CHANGES = [("PUT", "/api/put", {"key": "k", "value": "v"}), *(("POST", *change) for change in CHANGES_OF_THE_PROCESS)]
 
+# Every request, and whether another machine needs the token for it: to change the process or to remove many objects.
+REQUESTS = {
+    ("GET", "/health"): False,
+    ("GET", "/version"): False,
+    ("PUT", "/api/put"): False,
+    ("GET", "/api/get/{key:[^/]+}"): False,
+    ("GET", "/api/exist/{key:[^/]+}"): False,
+    ("DELETE", "/api/remove/{key:[^/]+}"): False,
+    ("DELETE", "/api/remove_all"): True,
+    ("GET", "/api/query_by_regex"): False,
+    ("DELETE", "/api/remove_by_regex"): True,
+    **{("POST", path): True for path, _ in CHANGES_OF_THE_PROCESS},
+}
+
 
 @pytest.fixture
 def api() -> Iterator[Api]:
@@ -54,6 +68,19 @@ def test_another_machine_changes_the_process(far: Api, path: str, body: object) 
         assert far.ask("POST", path, body, {**JSON, "Authorization": sent})[0] == 403, "there is no token"
 
 
+def test_each_request_asks_another_machine_for_the_token_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Api(auth_token="secret")
+    monkeypatch.setattr(access, "_is_local", lambda _: False)
+    assert REQUESTS.keys() == {(route.method, route.path) for route in api.service._routes()}
+    for (method, path), needs_token in REQUESTS.items():
+        asked = path.replace("{key:[^/]+}", "key")
+        for token in ("", "nonsense", "secret"):
+            headers = {**JSON, "Authorization": f"Bearer {token}"} if token else JSON
+            status, _ = api.ask(method, asked, None if method in ("GET", "DELETE") else {}, headers)
+            assert (status == 403) is (needs_token and token != "secret"), (method, path, token, status)
+    api.close()
+
+
 def test_another_machine_reads_and_puts_objects(far: Api) -> None:
     assert far.ask("PUT", "/api/put", {"key": "k", "value": "v"}) == OK
     assert far.ask("GET", "/api/exist/k") == (200, {"exists": False})
@@ -75,6 +102,12 @@ def test_the_token_opens_what_is_for_operators(monkeypatch: pytest.MonkeyPatch) 
         headers = {**JSON, "Authorization": sent.encode().decode("latin-1")}
         assert api.ask("POST", "/api/unmount", {"segment_ids": ["id"]}, headers)[0] == status, sent
     api.close()
+
+
+@pytest.mark.parametrize("path", ["/api/remove_all", "/api/remove_by_regex?regex=.*"])
+def test_another_machine_removes_all_objects(far: Api, path: str) -> None:
+    assert far.ask("DELETE", path)[0] == 403
+    assert far.store.calls == []
 
 
 def test_which_callers_are_on_this_machine() -> None:
@@ -188,6 +221,10 @@ def test_the_token_comes_from_a_variable_or_a_file(tmp_path: Path, monkeypatch: 
         file.write_text(content)
         with pytest.raises(ValueError, match="at most 512 bytes"):
             access.token_of_environment()
+    file.write_text("secret")
+    file.chmod(0o620)
+    with pytest.raises(ValueError, match="other users may write it"):
+        access.token_of_environment()
     file.unlink()
     with pytest.raises(OSError, match="No such file"):
         access.token_of_environment()

@@ -76,7 +76,9 @@ def of_service(root: Path) -> list[Served]:
                 texts[node.name] = " ".join(text.split("\n\n")[0].split())
     source = (root / "python/mooncake/mooncake_store_service.py").read_text()
     routes = re.findall(r'web\.(get|put|delete)\("([^"]+)", self\.(\w+)\)', source)
-    routes += [("post", path, name) for path, name in re.findall(r'"(/api/\w+)": self\.(handle_\w+)', source)]
+    # Those that are for operators alone stand in lists of their own: removals, and changes of the process.
+    guarded = re.findall(r'"(/api/\w+)": self\.(handle_\w+)', source)
+    routes += [("delete" if "/remove" in path else "post", path, name) for path, name in guarded]
     paths = [
         (method, re.sub(r"\{(\w+):[^}]*\}", lambda it: it[1].upper(), path), name) for method, path, name in routes
     ]

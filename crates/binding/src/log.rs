@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Instant;
 
-use mooncake_client::LogLimiter;
+use mooncake_client::{LogLimiter, PlainLines};
 use tracing::level_filters::LevelFilter;
 
 /// Starts logging at the level that the environment variable `MC_LOG_LEVEL` names; without it, warnings and errors. If
@@ -13,7 +13,7 @@ pub fn start() {
     let level = level(&name);
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level.unwrap_or(LevelFilter::WARN))
-        .with_writer(std::io::stderr)
+        .with_writer(|| PlainLines::new(std::io::stderr(), false))
         .with_ansi(false)
         // If standard error is closed, the process goes on without a log. To report the failed write there would
         // panic.

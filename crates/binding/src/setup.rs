@@ -61,6 +61,8 @@ pub struct Setup {
     pub segment_path: Option<String>,
     /// Whether the segment's file starts empty; false leaves it to the environment.
     pub segment_reset: bool,
+    /// Whether all bytes that are read are checked; false leaves it to the environment.
+    pub verify_reads: bool,
     /// The certificates for connections between hosts; none leaves them to the environment.
     pub tls: TlsConfig,
     /// The failure domains; `None` leaves them to the environment.
@@ -97,6 +99,7 @@ impl Default for Setup {
             http_port: None,
             segment_path: None,
             segment_reset: false,
+            verify_reads: false,
             tls: TlsConfig::default(),
             domains: None,
             drain_timeout: None,
@@ -207,6 +210,7 @@ impl Setup {
         Ok(StoreConfig {
             segment_path: segment_path.or_else(|| environment.segment_path.clone()),
             segment_reset: self.segment_reset || environment.segment_reset,
+            verify_reads: self.verify_reads || environment.verify_reads,
             domains: self.domains.clone().unwrap_or(environment.domains),
             tls: if self.tls.is_off() { environment.tls } else { self.tls.clone() },
             hot_cache,

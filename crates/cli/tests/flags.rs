@@ -8,12 +8,12 @@ use std::time::Duration;
 use mooncake_cli::command_line::{UsageError, Variable};
 use mooncake_cli::master::LeadershipEnvironment;
 use mooncake_cli::{client, master};
-use mooncake_client::HttpAddress;
+use mooncake_client::{HttpAddress, StoreConfig};
 use mooncake_master::{Config, KvEvents, LeadershipConfig, MetadataServer, QuotaSource, StateDir};
 use mooncake_meta::{
     AllocatorKind, Config as PoolConfig, EvictionPolicy, Replication, ReplicationMode, Strategy,
 };
-use mooncake_types::SharedDirectory;
+use mooncake_types::{Secret, SharedDirectory};
 
 fn words(text: &str) -> Vec<String> {
     text.split('|').filter(|word| !word.is_empty()).map(str::to_owned).collect()
@@ -71,12 +71,13 @@ fn every_flag_of_the_pool_arrives() {
         metadata_server: Some(MetadataServer {
             host: "127.0.0.3".to_owned(),
             port: 8081,
-            auth_token: "meta".to_owned(),
+            auth_token: "meta".into(),
             cleanup_prefix: Some("mooncake/blue/".to_owned()),
         }),
         kv_events: None,
         cluster_id: "blue".to_owned(),
-        auth_token: "x".to_owned(),
+        slow_call: Config::default().slow_call,
+        auth_token: "x".into(),
         roles: None,
         tls: None,
         tcp_no_delay: false,
@@ -206,12 +207,31 @@ fn events_are_published_only_if_that_is_asked_for() {
 }
 
 #[test]
+fn secrets_are_shown_neither_by_flags_nor_by_configurations() {
+    let secrets =
+        "--auth_token=hunter2|--http_metadata_server_port=1|--http_metadata_server_token=hunter2";
+    let of_master = master::parse(&words(secrets), &[]).expect("they are right");
+    let of_client = client::parse(&words("--auth_token=hunter2"), &[]).expect("they are right");
+    let config = settings(secrets);
+    assert_eq!(&*config.auth_token, "hunter2");
+    let of_store = StoreConfig { auth_token: "hunter2".into(), ..StoreConfig::default() };
+    for shown in [
+        format!("{of_master:?}"),
+        format!("{of_client:?}"),
+        format!("{config:?}"),
+        format!("{of_store:?}"),
+    ] {
+        assert!(shown.contains("auth_token: ***") && !shown.contains("hunter2"), "{shown}");
+    }
+}
+
+#[test]
 fn the_metadata_server_is_off_unless_it_is_asked_for() {
     let metadata = |args: &str| settings(args).metadata_server;
     let server = |cleanup_prefix: Option<&str>| MetadataServer {
         host: "0.0.0.0".to_owned(),
         port: 8080,
-        auth_token: String::new(),
+        auth_token: Secret::default(),
         cleanup_prefix: cleanup_prefix.map(str::to_owned),
     };
     let cases = [
@@ -510,14 +530,14 @@ fn flags_win_over_variables_over_the_file_over_the_defaults() {
     let expected = Config {
         rpc_port: 9,
         metrics_port: 2,
-        auth_token: "file".to_owned(),
+        auth_token: "file".into(),
         pool: PoolConfig { client_ttl_ms: 3_000, ..PoolConfig::default() },
         ..Config::default()
     };
     assert_eq!(found, expected);
-    assert_eq!(config(&[&path], Some("variable")).auth_token, "variable");
-    assert_eq!(config(&[&path, "--auth_token=flag"], Some("variable")).auth_token, "flag");
-    assert_eq!(config(&[], Some("variable")).auth_token, "variable");
+    assert_eq!(config(&[&path], Some("variable")).auth_token, "variable".into());
+    assert_eq!(config(&[&path, "--auth_token=flag"], Some("variable")).auth_token, "flag".into());
+    assert_eq!(config(&[], Some("variable")).auth_token, "variable".into());
 }
 
 #[test]

@@ -54,12 +54,17 @@ fn each_port_that_other_hosts_reach_without_a_token_is_warned_about() {
         (&["--http_metadata_server_port=0"], &[rpc, admin, metadata], &[]),
         (&["--http_metadata_server_port=0", "--auth_token=x"], &[metadata], &[rpc, admin]),
         (&[&["--rpc_address=127.0.0.1"][..], &with_events].concat(), &[events], &[rpc, admin]),
+        (
+            &[&["--http_metadata_server_port=0", "--auth_token=x"][..], &with_events].concat(),
+            &[metadata],
+            &[rpc, admin, events],
+        ),
     ] {
         let line = start(more).line(warning);
         assert!(open.iter().all(|port| line.contains(port)), "{more:?}: {line}");
         assert!(!closed.iter().any(|port| line.contains(port)), "{more:?}: {line}");
     }
-    for more in [&["--rpc_address=127.0.0.1"][..], &["--auth_token=secret"]] {
+    for more in [&["--rpc_address=127.0.0.1"][..], &["--auth_token=secret"], &["--insecure"]] {
         let master = start(more);
         master.first_line("the master serves");
         assert_eq!(master.seen(warning), 0, "{more:?}");
@@ -138,11 +143,11 @@ fn a_segment_on_a_disk_is_warned_about() {
 /// A limit on its address space keeps the process from getting this memory, so the test does not fill the machine.
 #[test]
 fn a_segment_larger_than_the_machine_is_warned_about() {
-    let command = format!("ulimit -v 8000000; exec {CLIENT} --global_segment_size=32TB");
+    let command = format!("ulimit -v 8000000; exec {CLIENT} --global_segment_size=16TB");
     let ended = Command::new("sh").args(["-c", &command]).output().expect("there is a shell");
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(
-        said.contains("WARN") && said.contains("this process lends 32 TB, more than "),
+        said.contains("WARN") && said.contains("this process lends 16 TB, more than "),
         "{said}"
     );
     assert!(said.contains("cannot be mapped"), "{said}");

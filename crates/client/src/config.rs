@@ -10,7 +10,7 @@ use mooncake_transfer::{
     EnvError, FabricOptions, HotCacheConfig, Transports, Variables, VerbsOptions, Way,
     tls_of_variables, token_of_variables,
 };
-use mooncake_types::{BusyWait, FailureDomains, NotATenant, PrefetchLimits, Tenant};
+use mooncake_types::{BusyWait, FailureDomains, NotATenant, PrefetchLimits, Secret, Tenant};
 
 use crate::hot_cache;
 use crate::offload_config::OffloadConfig;
@@ -53,7 +53,7 @@ pub struct StoreConfig {
     /// The cluster to join. All processes of a cluster name the same.
     pub cluster_id: String,
     /// The secret of the cluster; empty if it has none.
-    pub auth_token: String,
+    pub auth_token: Secret,
     /// A file with tokens of peers that may do less than those that know that secret. The master has the same.
     pub roles_file: Option<PathBuf>,
     /// The certificates for connections between hosts, if these are encrypted.
@@ -111,6 +111,9 @@ pub struct StoreConfig {
     pub busy_poll: Duration,
     /// Whether gets reuse the master's replies on where objects lie, while their leases last.
     pub route_cache: bool,
+    /// Whether all bytes that are read are compared with their checksums, also those that came by shared memory or
+    /// one-sided. Then nothing is read in place, and no hot cache is used.
+    pub verify_reads: bool,
     /// Cache of ranges of other hosts, in memory that all processes of this user on this host share; none by default.
     pub hot_cache: HotCacheConfig,
     /// The transports to use for memory of other processes. This process shares memory with others of its host only
@@ -155,7 +158,7 @@ impl Default for StoreConfig {
             ssd_prefetch: None,
             local_buffer_bytes: 16 << 20,
             cluster_id: "mooncake_cluster".to_owned(),
-            auth_token: String::new(),
+            auth_token: Secret::default(),
             roles_file: None,
             tls: TlsConfig::default(),
             bind_address: None,
@@ -178,6 +181,7 @@ impl Default for StoreConfig {
             lanes_per_peer: 4,
             busy_poll: BusyWait::DEFAULT_LIMIT,
             route_cache: true,
+            verify_reads: false,
             hot_cache: HotCacheConfig::default(),
             transports: Transports::default(),
             fabric: FabricOptions::default(),
@@ -197,7 +201,7 @@ impl StoreConfig {
     /// - `MOONCAKE_OTEL_ENDPOINT`,
     /// - `MC_STORE_CLUSTER_ID`, `MOONCAKE_TENANT_ID`, `MOONCAKE_AUTH_TOKEN` or `MOONCAKE_AUTH_TOKEN_FILE`, `MOONCAKE_AUTH_ROLES_FILE`,
     /// - those of [`TlsConfig::from_variables`],
-    /// - `MOONCAKE_SEGMENT_PATH`, `MOONCAKE_SEGMENT_RESET`, `MOONCAKE_ROUTE_CACHE` (0 or 1),
+    /// - `MOONCAKE_SEGMENT_PATH`, `MOONCAKE_SEGMENT_RESET`, `MOONCAKE_ROUTE_CACHE`, `MOONCAKE_VERIFY_READS` (0 or 1),
     /// - of the hot cache, `MC_STORE_LOCAL_HOT_CACHE_SIZE`, `MC_STORE_LOCAL_HOT_BLOCK_SIZE` (bytes),
     ///   `MC_STORE_LOCAL_HOT_ADMISSION_THRESHOLD`,
     /// - of the disk, `MOONCAKE_OFFLOAD_ENABLED` (0 or 1), `MOONCAKE_OFFLOAD_FILE_STORAGE_PATH`,
@@ -252,6 +256,7 @@ impl StoreConfig {
         config.busy_poll = busy_poll.unwrap_or(config.busy_poll);
         for (name, is_on) in [
             ("MOONCAKE_ROUTE_CACHE", &mut config.route_cache),
+            ("MOONCAKE_VERIFY_READS", &mut config.verify_reads),
             ("MOONCAKE_SEGMENT_RESET", &mut config.segment_reset),
         ] {
             *is_on = variables.switch(name)?.unwrap_or(*is_on);
@@ -274,7 +279,7 @@ impl StoreConfig {
         let tenant = |name: &str| Tenant::named(name).ok();
         let tenant = variables.parse("MOONCAKE_TENANT_ID", NotATenant::WANTED, tenant)?;
         config.tenant = tenant.unwrap_or(config.tenant);
-        config.auth_token = token_of_variables(|name| variables.text(name))?;
+        config.auth_token = token_of_variables(|name| variables.text(name))?.into();
         config.roles_file = variables.text("MOONCAKE_AUTH_ROLES_FILE").map(PathBuf::from);
         config.tls = tls_of_variables(|name| variables.text(name))?;
         let wanted = "one or more of shm, process_vm, fabric and tcp, with commas between them";
@@ -378,7 +383,7 @@ mod tests {
             domains: "rack=r7,zone=east".parse().expect("two domains"),
             cluster_id: "blue".to_owned(),
             tenant: Tenant::named("red").expect("a name"),
-            auth_token: "secret".to_owned(),
+            auth_token: "secret".into(),
             ports: 20_000..=20_010,
             busy_poll: Duration::ZERO,
             route_cache: false,
@@ -402,7 +407,7 @@ mod tests {
         std::fs::write(&path, "secret\n").expect("it can be written");
         let file = ("MOONCAKE_AUTH_TOKEN_FILE", path.to_str().expect("text"));
         let token = |variables: &[_]| with(variables).map(|config| config.auth_token);
-        assert_eq!(token(&[file]), Ok("secret".to_owned()));
+        assert_eq!(token(&[file]), Ok("secret".into()));
         let both = token(&[file, ("MOONCAKE_AUTH_TOKEN", "other")]).expect_err("which is it");
         assert_eq!(both.wanted, "unset, or else MOONCAKE_AUTH_TOKEN: one of them gives the token");
         std::fs::remove_file(path).expect("it is there");
@@ -426,7 +431,7 @@ mod tests {
             (
                 "MOONCAKE_AUTH_TOKEN_FILE",
                 "/nowhere/token",
-                "a file that can be read and holds the token, of at most 512 bytes",
+                "a file that can be read, that no other user may write, and that holds the token, of at most 512 bytes",
             ),
             (
                 "MOONCAKE_TRANSPORTS",

@@ -52,7 +52,7 @@ pub enum OpenError {
     #[error(
         "a segment of {bytes} bytes cannot be lent: it must have none, or from {min} to {max} bytes",
         min = limits::MIN_SEGMENT_BYTES,
-        max = limits::MAX_SEGMENT_BYTES
+        max = limits::MAX_MEMORY_SEGMENT_BYTES
     )]
     SegmentSize {
         /// The size asked for, in bytes.

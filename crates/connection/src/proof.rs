@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     fn hello(token: &str) -> Hello {
-        Hello { auth_token: token.to_owned(), ..Hello::new(Role::Client, ClientId(7)) }
+        Hello { auth_token: token.into(), ..Hello::new(Role::Client, ClientId(7)) }
     }
 
     fn expected<'a>(auth_token: &'a str, roles: &'a [(String, Access)]) -> Expected<'a> {

@@ -1,3 +1,4 @@
+use mooncake_types::Secret;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +11,7 @@ use super::open_connections::OpenConnections;
 /// The attached dummies, and what their connections share.
 pub(super) struct AttachedDummies {
     pub(super) store: Arc<Store>,
-    pub(super) auth_token: String,
+    pub(super) auth_token: Secret,
     dummies: Mutex<BTreeMap<u128, Arc<AttachedDummy>>>,
     pub(super) connections: OpenConnections,
     /// Permits for calls that run at the same time.
@@ -19,7 +20,7 @@ pub(super) struct AttachedDummies {
 
 impl AttachedDummies {
     /// No dummy is attached yet.
-    pub(super) fn new(store: Arc<Store>, auth_token: String, calls_at_once: usize) -> Self {
+    pub(super) fn new(store: Arc<Store>, auth_token: Secret, calls_at_once: usize) -> Self {
         Self {
             store,
             auth_token,

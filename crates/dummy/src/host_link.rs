@@ -8,7 +8,7 @@ use mooncake_connection::{
     Connection, Dialer, Fault, IdleConnections, LOCAL_MARK, Permits, TrustedUsers,
 };
 use mooncake_memory::Region;
-use mooncake_types::{ClientId, DummyReply, DummyRequest, ErrorCode};
+use mooncake_types::{ClientId, DummyReply, DummyRequest, ErrorCode, Secret};
 use mooncake_wire::{Hello, Kind, Role, decode_dummy_reply, encode_dummy_request};
 
 use super::overdue_calls::OverdueCalls;
@@ -80,7 +80,7 @@ impl CallFailure {
 }
 
 impl HostLink {
-    pub(super) fn new(port: u16, auth_token: String, call_timeout: Duration) -> Self {
+    pub(super) fn new(port: u16, auth_token: Secret, call_timeout: Duration) -> Self {
         let hello = Hello { auth_token, ..Hello::new(Role::Client, ClientId::default()) };
         let dialer = Dialer { trusted: TrustedUsers::OwnOrRoot, ..Dialer::new(hello) };
         let endpoint = format!("{LOCAL_MARK}{}", socket_name(port));

@@ -1,3 +1,4 @@
+use mooncake_types::Secret;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -28,7 +29,7 @@ pub struct DummyServerConfig {
     /// Calls that run at the same time, at least one; further ones wait.
     pub calls_at_once: usize,
     /// The token that dummies must send; empty if the cluster has none.
-    pub auth_token: String,
+    pub auth_token: Secret,
 }
 
 /// Serves the dummies of this host from a store: see [`crate::DummyStore`]. Dropping it stops it.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mooncake_memory::process_id;
-use mooncake_types::{ErrorCode, limits};
+use mooncake_types::{ErrorCode, Secret, limits};
 
 use super::host_link::{Attachment, CallFailure, HostLink};
 use super::stage::Stage;
@@ -27,7 +27,7 @@ pub struct DummyConfig {
     /// The address of the `mooncake_client` of this host, `host:port`. Only the port is used: it names the socket.
     pub server_address: String,
     /// The secret of the cluster; empty if it has none.
-    pub auth_token: String,
+    pub auth_token: Secret,
     /// How long one call may take. The host's own limits are shorter, so this only ends calls to a host process that
     /// is paused.
     pub call_timeout: Duration,
@@ -39,7 +39,7 @@ impl Default for DummyConfig {
             mem_pool_bytes: 0,
             local_buffer_bytes: 16 << 20,
             server_address: "127.0.0.1:50052".to_owned(),
-            auth_token: String::new(),
+            auth_token: Secret::default(),
             call_timeout: Duration::from_secs(300),
         }
     }

@@ -7,7 +7,7 @@ use mooncake_transfer::{
     DeviceWish, EnvError, Transports, Variables, is_served_by_tcp, tls_of_variables,
     token_of_variables,
 };
-use mooncake_types::{BusyWait, without_password};
+use mooncake_types::{BusyWait, Secret, without_password};
 
 use crate::OpenError;
 use crate::network_cards::NetworkCards;
@@ -70,13 +70,13 @@ pub struct EngineConfig {
     /// How peers are found.
     pub metadata: Metadata,
     /// The secret of the metadata server; empty if it has none.
-    pub metadata_token: String,
+    pub metadata_token: Secret,
     /// Separates the names of clusters that share a metadata server. Empty if only one uses it.
     pub cluster_id: String,
     /// Password and database of Redis, where the address leaves them out.
     pub redis: ValuesLogin,
     /// The secret of the cluster; empty if it has none.
-    pub auth_token: String,
+    pub auth_token: Secret,
     /// The certificates for connections between hosts, if these are encrypted.
     pub tls: TlsConfig,
     /// The address to listen on. By default the engine listens on that of `local_hostname`.
@@ -102,10 +102,10 @@ impl Default for EngineConfig {
         Self {
             local_hostname: "localhost".to_owned(),
             metadata: Metadata::Handshake,
-            metadata_token: String::new(),
+            metadata_token: Secret::default(),
             cluster_id: String::new(),
             redis: ValuesLogin::default(),
-            auth_token: String::new(),
+            auth_token: Secret::default(),
             tls: TlsConfig::default(),
             bind_address: None,
             ports: 15_000..=17_000,
@@ -175,12 +175,12 @@ impl EngineConfig {
         config.ports = first..=last;
         config.bind_address = variables.text("MC_TCP_BIND_ADDRESS");
         config.cluster_id = variables.text("MC_METADATA_CLUSTER_ID").unwrap_or_default();
-        config.metadata_token = variables.text("MC_METADATA_HTTP_TOKEN").unwrap_or_default();
+        config.metadata_token = variables.text("MC_METADATA_HTTP_TOKEN").unwrap_or_default().into();
         config.redis.password = variables.text("MC_REDIS_PASSWORD");
         config.redis.database = variables.parse("MC_REDIS_DB_INDEX", DATABASE, |text| {
             text.parse().ok().filter(|&database| database <= MAX_DATABASE)
         })?;
-        config.auth_token = token_of_variables(|name| variables.text(name))?;
+        config.auth_token = token_of_variables(|name| variables.text(name))?.into();
         config.tls = tls_of_variables(|name| variables.text(name))?;
         config.force_tcp = variables.text("MC_FORCE_TCP").is_some();
         config.cards = NetworkCards::from_variables(&variables)?;
@@ -237,9 +237,9 @@ mod tests {
             lanes_per_peer: 2,
             bind_address: Some("10.0.0.5".to_owned()),
             cluster_id: "blue".to_owned(),
-            metadata_token: "meta".to_owned(),
+            metadata_token: "meta".into(),
             redis: ValuesLogin { password: Some("word".to_owned()), database: Some(3) },
-            auth_token: "secret".to_owned(),
+            auth_token: "secret".into(),
             force_tcp: true,
             ports: 20_000..=20_010,
             busy_poll: Duration::from_micros(50),

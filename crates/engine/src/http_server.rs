@@ -30,7 +30,7 @@ impl HttpServer {
             (Some("https"), None) => return Err("MOONCAKE_TLS_CA is not set".to_owned()),
             _ => TlsConfig::default(),
         };
-        let token = &config.metadata_token;
+        let token = config.metadata_token.as_str();
         let agent = ureq::Agent::config_builder()
             .tls_config(tls)
             .timeout_global(Some(TIMEOUT))

@@ -1,5 +1,6 @@
 //! The thread that serves gRPC.
 
+use mooncake_types::Secret;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -44,7 +45,7 @@ pub struct GatewayConfig {
     /// The pool.
     pub cluster_id: String,
     /// The master's token, with which its health is asked for.
-    pub auth_token: String,
+    pub auth_token: Secret,
     /// The master's certificates, if connections to it are encrypted.
     pub tls: Option<Tls>,
     /// The most connections. Further ones are closed.

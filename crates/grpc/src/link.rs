@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mooncake_connection::{AsyncConnection, Dialer, Fault};
-use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Version};
+use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Secret, Version};
 use mooncake_wire::{Hello, Kind, Role, decode_reply, encode_request};
 use tokio::sync::Mutex;
 use tonic::Status;
@@ -96,7 +96,7 @@ impl Link {
     }
 
     async fn dial(&self, master: &mut MasterLink) -> Result<(), Fault> {
-        let dialer = dialer(&self.config, self.client, master.token.clone());
+        let dialer = dialer(&self.config, self.client, master.token.clone().into());
         let (connection, welcome) = dialer.dial_async(&self.config.master, DIAL).await?;
         master.open = Some((connection, welcome.epoch));
         master.used = Some(Instant::now());
@@ -140,7 +140,7 @@ impl Link {
 
     /// Opens connections to nodes, as this client.
     pub(crate) async fn node_dialer(&self) -> Dialer {
-        dialer(&self.config, self.client, self.master.lock().await.token.clone())
+        dialer(&self.config, self.client, self.master.lock().await.token.clone().into())
     }
 
     /// Whether another put may be started.
@@ -160,7 +160,7 @@ impl Link {
     }
 }
 
-fn dialer(config: &GatewayConfig, client: ClientId, auth_token: String) -> Dialer {
+fn dialer(config: &GatewayConfig, client: ClientId, auth_token: Secret) -> Dialer {
     let cluster_id = config.cluster_id.clone();
     let hello = Hello { cluster_id, auth_token, ..Hello::new(Role::Client, client) };
     Dialer { tls: config.tls.clone(), ..Dialer::new(hello) }
@@ -181,6 +181,9 @@ fn status(fault: &Fault) -> Status {
     match fault {
         Fault::Refused(refusal) if refusal.code == ErrorCode::IllegalClient => {
             Status::unauthenticated(refusal.message.clone())
+        }
+        Fault::Refused(refusal) if refusal.code == ErrorCode::PermissionDenied => {
+            Status::permission_denied(refusal.message.clone())
         }
         fault => Status::unavailable(fault.to_string()),
     }

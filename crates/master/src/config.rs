@@ -4,7 +4,7 @@ use mooncake_calls::Watch;
 use mooncake_connection::Roles;
 use mooncake_otlp::Endpoint;
 use mooncake_tls::Tls;
-use mooncake_types::BusyWait;
+use mooncake_types::{BusyWait, Secret};
 
 use crate::leadership::{LeadershipConfig, PodConfig};
 use crate::tenants::QuotaSource;
@@ -20,7 +20,7 @@ pub struct MetadataServer {
     /// Its port; 0: any free one.
     pub port: u16,
     /// The secret that requests must name as `Authorization: Bearer TOKEN`; empty: none.
-    pub auth_token: String,
+    pub auth_token: Secret,
     /// The prefix of clients' keys, like `mooncake/`, if the entries of a dead client are to be removed. Its keys are
     /// this prefix, then `ram/` or `rpc_meta/`, then the name of a segment that it lent.
     pub cleanup_prefix: Option<String>,
@@ -61,7 +61,7 @@ pub struct Config {
     /// Clients that name another cluster are refused.
     pub cluster_id: String,
     /// The secret that clients must send; empty: none.
-    pub auth_token: String,
+    pub auth_token: Secret,
     /// Tokens of members that may do less than those that know that secret.
     pub roles: Option<Roles>,
     /// The certificates of this process, if connections between hosts are encrypted.
@@ -105,7 +105,7 @@ impl Default for Config {
             metadata_server: None,
             kv_events: None,
             cluster_id: "mooncake_cluster".to_owned(),
-            auth_token: String::new(),
+            auth_token: Secret::default(),
             roles: None,
             tls: None,
             tcp_no_delay: true,

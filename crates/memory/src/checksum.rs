@@ -81,6 +81,13 @@ impl RawSlice<'_> {
     }
 }
 
+/// One checksum over the checksums of all chunks of a range, in order.
+#[must_use]
+pub fn digest(checksums: &[u32]) -> u32 {
+    let bytes: Vec<u8> = checksums.iter().flat_map(|checksum| checksum.to_le_bytes()).collect();
+    crc32c(&bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

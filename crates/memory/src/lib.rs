@@ -68,7 +68,7 @@ pub use caller_copy::{
     copy_all_to_caller, copy_from_caller, copy_to_caller, gather_from_caller, scatter_to_caller,
 };
 pub use checked_copy::{UNCHECKED, append_checked, copies_are_checked, copy_checked};
-pub use checksum::{Crc32c, crc32c};
+pub use checksum::{Crc32c, crc32c, digest};
 pub use clock::monotonic_ns;
 pub use descriptors::{MAX_DESCRIPTORS, recv_with_descriptors, send_with_descriptors};
 pub use device_region::{DeviceAccess, DeviceRegion, DeviceSlice, Dmabuf, HeldMemory};

@@ -1,6 +1,6 @@
 use mooncake_types::{Epoch, Version};
 
-use crate::slot::{SET_BYTES, SLOT_BYTES, set_offsets, table_bytes};
+use crate::slot::{DIGEST_WORD, SET_BYTES, SLOT_BYTES, digest_of_word, set_offsets, table_bytes};
 use crate::{MapError, SlotRow};
 
 /// Where the slots of a [`crate::SlotTable`] lie, for a reader that copies them out of the memory of another host.
@@ -20,7 +20,7 @@ pub struct CopiedSlot {
     pub row: SlotRow,
     /// Where it lies in the table, in bytes.
     pub offset: u64,
-    words: [u64; 6],
+    words: [u64; DIGEST_WORD],
 }
 
 impl RemoteSlots {
@@ -54,13 +54,13 @@ impl RemoteSlots {
     pub fn find(copy: &[u8; Self::SET_BYTES], set: u64, offset: u64) -> Option<CopiedSlot> {
         let (slots, _) = copy.as_chunks::<{ Self::SLOT_BYTES }>();
         slots.iter().zip(0..).find_map(|(slot, way)| {
-            let words = words(slot);
+            let (words, digest) = words(slot);
             let [count, at, len, epoch, counter, object_offset] = words;
             if at != offset || len == 0 || !count.is_multiple_of(2) {
                 return None;
             }
             let version = Version { epoch: Epoch(epoch), counter };
-            let row = SlotRow { offset, len, version, object_offset };
+            let row = SlotRow { offset, len, version, object_offset, digest };
             Some(CopiedSlot { row, offset: set + way * SLOT_BYTES, words })
         })
     }
@@ -70,13 +70,15 @@ impl CopiedSlot {
     /// Whether a later copy of the slot shows that it did not change between the two.
     #[must_use]
     pub fn is_unchanged(&self, again: &[u8; RemoteSlots::SLOT_BYTES]) -> bool {
-        words(again) == self.words
+        words(again).0 == self.words
     }
 }
 
-fn words(slot: &[u8; RemoteSlots::SLOT_BYTES]) -> [u64; 6] {
+/// The words that change together, and the digest, which may come later.
+fn words(slot: &[u8; RemoteSlots::SLOT_BYTES]) -> ([u64; DIGEST_WORD], Option<u32>) {
     let (all, _) = slot.as_chunks::<8>();
-    std::array::from_fn(|word| u64::from_ne_bytes(all[word]))
+    let word = |at: usize| u64::from_ne_bytes(all[at]);
+    (std::array::from_fn(word), digest_of_word(word(DIGEST_WORD)))
 }
 
 #[cfg(test)]
@@ -86,7 +88,7 @@ mod tests {
 
     fn row(offset: u64, counter: u64) -> SlotRow {
         let version = Version { epoch: Epoch(3), counter };
-        SlotRow { offset, len: 10, version, object_offset: 77 }
+        SlotRow { offset, len: 10, version, object_offset: 77, digest: Some(5) }
     }
 
     /// A copy of bytes of the table.

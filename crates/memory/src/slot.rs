@@ -19,14 +19,32 @@ pub struct SlotRow {
     pub version: Version,
     /// Offset of the range's bytes in the object, in bytes.
     pub object_offset: u64,
+    /// The [`digest`](crate::digest) of the checksums of its chunks, if these are known.
+    pub digest: Option<u32>,
+}
+
+/// Marks a word that holds a digest.
+const HAS_DIGEST: u64 = 1 << 32;
+
+/// The word of a slot for a digest.
+pub(crate) fn digest_word(digest: Option<u32>) -> u64 {
+    digest.map_or(0, |digest| HAS_DIGEST | u64::from(digest))
+}
+
+/// The digest in a word of a slot.
+pub(crate) fn digest_of_word(word: u64) -> Option<u32> {
+    (word & HAS_DIGEST != 0).then_some(word as u32)
 }
 
 /// Bytes before the first slot. The first word is non-zero once the segment is no longer lent.
 const HEADER_BYTES: u64 = 4096;
 
 /// Words of a slot, which fills one cache line: a count that is odd during changes, offset, length, epoch, counter,
-/// and offset in the object.
+/// offset in the object, and the digest, which may come later than the others.
 pub(crate) const SLOT_WORDS: usize = 8;
+
+/// Which of them holds the digest.
+pub(crate) const DIGEST_WORD: usize = 6;
 
 pub(crate) const SLOT_BYTES: u64 = 64;
 

@@ -5,7 +5,7 @@ use mooncake_types::{Epoch, Version};
 
 use crate::foreign::{check_kind, check_len};
 use crate::map_error::size_of;
-use crate::slot::{Words, table_bytes};
+use crate::slot::{DIGEST_WORD, Words, digest_of_word, table_bytes};
 use crate::{MapError, Region, SlotRow};
 
 /// Reads a [`crate::SlotTable`] of this or another process.
@@ -63,7 +63,8 @@ impl SlotReader {
             }
             let [len, epoch, counter, object_offset] = std::array::from_fn(|word| load(word + 2));
             let version = Version { epoch: Epoch(epoch), counter };
-            let row = SlotRow { offset, len, version, object_offset };
+            let digest = digest_of_word(load(DIGEST_WORD));
+            let row = SlotRow { offset, len, version, object_offset, digest };
             let seen = SeenSlot { row, index, count };
             if count.is_multiple_of(2) && self.is_unchanged(&seen) {
                 return Some(seen);
@@ -102,7 +103,8 @@ mod tests {
 
     fn row(offset: u64, len: u64, counter: u64) -> SlotRow {
         let version = Version { epoch: Epoch(counter ^ 5), counter };
-        SlotRow { offset, len, version, object_offset: counter * 3 }
+        let digest = (counter % 2 == 0).then_some(counter as u32);
+        SlotRow { offset, len, version, object_offset: counter * 3, digest }
     }
 
     #[test]
@@ -117,6 +119,20 @@ mod tests {
         assert_eq!(seen.map(|seen| reader.still_holds(&seen)), [false, true]);
         assert_eq!(reader.find(0), None);
         assert!(!table.publish(&row(0, 0, 3)), "an empty range has no slot");
+    }
+
+    #[test]
+    fn a_digest_that_comes_later_leaves_the_slot_as_it_is() {
+        let (table, reader) = pair(4096);
+        assert!(table.publish(&row(0, 10, 1)));
+        let seen = reader.find(0).unwrap();
+        assert_eq!(seen.row.digest, None);
+        table.note_digest(0, u32::MAX);
+        table.note_digest(1, 5);
+        assert!(reader.still_holds(&seen));
+        assert_eq!(reader.find(0).unwrap().row, SlotRow { digest: Some(u32::MAX), ..seen.row });
+        assert!(table.publish(&row(0, 10, 1)), "another range of the same place");
+        assert_eq!(reader.find(0).unwrap().row.digest, None);
     }
 
     #[test]

@@ -2,7 +2,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::slot::{SLOT_WORDS, Words, table_bytes};
+use crate::slot::{DIGEST_WORD, SLOT_WORDS, Words, digest_word, table_bytes};
 use crate::{HeldSlice, MapError, Region, Registration, SlotRow};
 
 /// A table of the ranges of a segment that can be read without asking its node. Other processes map it read-only. It
@@ -74,19 +74,33 @@ impl SlotTable {
 
     /// Withdraws the range at this offset, if it is published.
     pub fn withdraw(&self, offset: u64) {
-        let is_it = |index: &usize| {
-            let load = |word| self.words.slot_word(*index, word).load(Ordering::Relaxed);
-            load(1) == offset && load(2) > 0
-        };
-        if let Some(index) = self.words.places(offset).find(is_it) {
+        if let Some(index) = self.find(offset) {
             let nothing = SlotRow {
                 offset: 0,
                 len: 0,
                 version: mooncake_types::Version::default(),
                 object_offset: 0,
+                digest: None,
             };
             self.set(index, &nothing);
         }
+    }
+
+    /// Adds the digest to the range at this offset, if it is published. Its slot stays as it is for readers that have
+    /// seen it.
+    pub fn note_digest(&self, offset: u64, digest: u32) {
+        if let Some(index) = self.find(offset) {
+            let word = self.words.slot_word(index, DIGEST_WORD);
+            word.store(digest_word(Some(digest)), Ordering::Release);
+        }
+    }
+
+    fn find(&self, offset: u64) -> Option<usize> {
+        let is_it = |index: &usize| {
+            let load = |word| self.words.slot_word(*index, word).load(Ordering::Relaxed);
+            load(1) == offset && load(2) > 0
+        };
+        self.words.places(offset).find(is_it)
     }
 
     /// Tells all readers, permanently, that the segment is no longer lent. Peers that reached it by a registration do
@@ -106,7 +120,9 @@ impl SlotTable {
         slot[0].store(count.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
         let version = row.version;
-        let words = [row.offset, row.len, version.epoch.0, version.counter, row.object_offset];
+        let digest = digest_word(row.digest);
+        let words =
+            [row.offset, row.len, version.epoch.0, version.counter, row.object_offset, digest];
         for (word, value) in slot[1..].iter().zip(words) {
             word.store(value, Ordering::Relaxed);
         }

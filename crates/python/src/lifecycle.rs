@@ -46,7 +46,7 @@ impl MooncakeDistributedStore {
     /// port, the store takes a free port from 12300 to 14300. In a dict, every value may be a str, and sizes may be
     /// written like "16MB".
     ///
-    /// A dict may have further keys: `segment_path`, `segment_reset`, `domain`, `local_hot_cache_size`,
+    /// A dict may have further keys: `segment_path`, `segment_reset`, `verify_reads`, `domain`, `local_hot_cache_size`,
     /// `drain_timeout_sec`, `slow_call_ms`, and for TLS `tls_cert`, `tls_key`, `tls_ca`, `tls_server_name` and `tls_verify_clients`. Unknown keys are ignored, with a warning in the log.
     ///
     /// The store does not contact `metadata_server`. If it is not 'P2PHANDSHAKE', and the port of `local_hostname` is

@@ -101,6 +101,7 @@ fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Setup, SetupError>> 
     };
     let (serves_http, segment_reset, lends_disk) =
         (flag("enable_client_http_server")?, flag("segment_reset")?, flag("enable_ssd_offload")?);
+    let verify_reads = flag("verify_reads")?;
     let segment_path = text(&["segment_path"])?.filter(|path| !path.is_empty());
     let disk_path = text(&["ssd_offload_path"])?.filter(|path| !path.is_empty());
     let drain_timeout = seconds(config, "drain_timeout_sec")?;
@@ -128,12 +129,11 @@ fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Setup, SetupError>> 
             ssd_prefetch: ssd_prefetch?,
             hot_cache_size: hot_cache_size?,
             segment_reset: segment_reset?,
+            verify_reads: verify_reads?,
             lends_disk: lends_disk?,
             disk_path,
             has_own_master: places.has_own_master,
-            // These are among the arguments that are handed over below.
-            rdma_devices: String::new(),
-            ignored: Vec::new(),
+            ..Setup::default()
         };
         Ok(setup.with_ignored(&unused.collect::<Vec<_>>()))
     }))

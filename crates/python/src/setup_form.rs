@@ -24,7 +24,7 @@ pub(crate) const NAMES: [&str; 14] = [
 ];
 const REQUIRED: usize = 7;
 /// The keys that the dict of the second form may have.
-const KEYS: [&str; 32] = [
+const KEYS: [&str; 33] = [
     "local_hostname",
     "metadata_server",
     "global_segment_size",
@@ -42,6 +42,7 @@ const KEYS: [&str; 32] = [
     "enable_embedded_master",
     "segment_path",
     "segment_reset",
+    "verify_reads",
     "domain",
     "tls_cert",
     "tls_key",

@@ -1,9 +1,10 @@
 //! Shared parts of the tests of several crates: programs as child processes, HTTP requests, the
-//! handshake of raw connections, and stub servers.
+//! handshake of raw connections, the walk through all doors, and stub servers.
 
 #![forbid(unsafe_code)]
 
 pub mod certificates;
+pub mod doors;
 mod handshake;
 mod http;
 pub mod leases;

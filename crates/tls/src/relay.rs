@@ -74,14 +74,15 @@ pub(crate) async fn relay(
     let mut outwards = std::pin::pin!(pass(&mut from_program, &mut to_peer, STALL));
     // A program may read as late as it likes.
     let mut inwards = std::pin::pin!(pass(&mut from_peer, &mut to_program, Duration::MAX));
-    // A direction that breaks ends the other, too.
     tokio::select! {
+        // A peer that takes nothing more has nothing more to say either.
         sent = &mut outwards => if sent.is_ok() {
             let _ = timeout(LINGER, inwards).await;
         },
-        received = &mut inwards => if received.is_ok() {
+        // A program that takes nothing more may have answered before: it refused what it did not read.
+        _ = &mut inwards => {
             let _ = timeout(LINGER, outwards).await;
-        },
+        }
     }
     Ok(())
 }
@@ -95,7 +96,14 @@ async fn pass(
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
     let mut room = vec![0; ROOM.0];
     loop {
-        let count = from.read(&mut room).await?;
+        let count = match from.read(&mut room).await {
+            Ok(count) => count,
+            Err(error) => {
+                // The other side learns of it at once, although what it has sent may still go out.
+                let _ = timeout(stall, to.shutdown()).await;
+                return Err(error);
+            }
+        };
         if count == 0 {
             return timeout(stall, to.shutdown()).await.map_err(late)?;
         }

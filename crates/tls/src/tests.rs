@@ -103,6 +103,41 @@ fn bytes_come_whole_in_both_directions_and_so_does_the_end() {
     assert_eq!((&*stream).read(&mut [0]).expect("an end"), 0);
 }
 
+/// As an HTTP server answers a request that it refuses: it closes the connection, and has not read the body.
+#[test]
+fn an_answer_comes_though_its_sender_reads_nothing_more() {
+    let (folder, authority) = (Folder::new(), Authority::new());
+    let tls = member(&authority, &folder.0, &["127.0.0.1"]);
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let number = port.local_addr().expect("bound").port();
+    let server = tls.clone();
+    thread::spawn(move || {
+        for stream in port.incoming() {
+            let stream = Private::new(stream.expect("a connection"));
+            let stream = server.accept(stream, Protocol::FramesOrGrpc).expect("descriptors");
+            (&*stream).read_exact(&mut [0; 4]).expect("a head");
+            (&*stream).write_all(&[7; 1000]).expect("it is open");
+        }
+    });
+    for _ in 0..20 {
+        let stream = dial(&tls, number, "127.0.0.1").expect("it is trusted");
+        (&*stream).write_all(b"head").expect("it reads");
+        // The server may have gone by now.
+        while (&*stream).write_all(b"body").is_ok() && !is_readable(&stream) {}
+        let mut answer = Vec::new();
+        let _ = (&*stream).read_to_end(&mut answer);
+        assert_eq!(answer, [7; 1000]);
+    }
+}
+
+/// Whether an answer, or an end, has come.
+fn is_readable(stream: &Private<TcpStream>) -> bool {
+    stream.set_nonblocking(true).expect("a socket");
+    let peeked = stream.peek(&mut [0]);
+    stream.set_nonblocking(false).expect("a socket");
+    peeked.is_ok()
+}
+
 #[test]
 fn who_bears_another_name_or_another_authoritys_certificate_is_not_talked_to() {
     let (folder, strange_folder) = (Folder::new(), Folder::new());

@@ -1,6 +1,7 @@
 //! Reads and writes over loopback, compared with a plain loop of `read` and `write` that moves the same bytes. `cargo
 //! bench -p mooncake-transfer --bench loopback`. With `-- --halves`, it also moves one large object as two halves at
-//! once, each on its own connection: the most that splitting objects could gain.
+//! once, each on its own connection: the most that splitting objects could gain. With `-- --verified` it compares reads over
+//! shared memory with and without a check of all bytes, and does nothing else.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -9,16 +10,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{Buffer, Region};
+use mooncake_memory::{Buffer, Region, SlotRow, SlotTable, digest};
 use mooncake_transfer::{
-    DataServer, Interrupt, ReadOp, ReadTicket, SegmentHost, ServerConfig, TcpConfig, TcpTransport,
-    Transport, WriteOp, WriteTicket,
+    DataServer, Interrupt, Paths, ReadOp, ReadTicket, SegmentHost, ServerConfig, SharedSegment,
+    TcpConfig, TcpTransport, Transport, Way, WriteOp, WriteTicket,
 };
 use mooncake_types::{
     Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Seal, SegmentId, Version,
 };
 
 const SEGMENT: SegmentId = SegmentId(1);
+const SEGMENT_LEN: u64 = 128 << 20;
 const EPOCH: Epoch = Epoch(1);
 const CASES: [(usize, usize); 7] = [
     (1, 4 << 10),
@@ -34,6 +36,15 @@ const CASES: [(usize, usize); 7] = [
 struct FlatHost {
     region: Arc<Region>,
     entries: Mutex<HashMap<u64, Entry>>,
+    /// By which others read its memory without a question; none if they ask.
+    slots: Option<Arc<SlotTable>>,
+}
+
+impl FlatHost {
+    fn new(slots: Option<Arc<SlotTable>>) -> Self {
+        let region = Arc::new(Region::anonymous(SEGMENT_LEN).expect("memory"));
+        Self { region, entries: Mutex::default(), slots }
+    }
 }
 
 type Entry = (Version, Arc<[u32]>);
@@ -62,8 +73,19 @@ impl SegmentHost for FlatHost {
 
     fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode> {
         let mut entries = self.entries.lock().expect("no panic");
-        entries.get_mut(&ticket.id).ok_or(ErrorCode::InternalError)?.1 = checksums.into();
+        let entry = entries.get_mut(&ticket.id).ok_or(ErrorCode::InternalError)?;
+        entry.1 = checksums.into();
+        if let Some(slots) = &self.slots {
+            let (offset, len, digest) = (ticket.id, ticket.memory.len() as u64, digest(&entry.1));
+            let (version, object_offset, digest) = (entry.0, 0, Some(digest));
+            slots.publish(&SlotRow { offset, len, version, object_offset, digest });
+        }
         Ok(())
+    }
+
+    fn share(&self, _: SegmentId) -> Option<SharedSegment> {
+        let slots = self.slots.clone()?;
+        Some(SharedSegment { region: Arc::clone(&self.region), slots })
     }
 
     fn abandon_write(&self, _: WriteTicket) {}
@@ -260,9 +282,55 @@ fn report(what: &str, load: &Load, ours: Duration, raw: Duration) {
     );
 }
 
+/// Reads over shared memory as they come, and with a check of all bytes. Then what a node with a segment file checks
+/// when it starts again: the checksums of its memory.
+fn verified() {
+    let slots = SlotTable::new(SEGMENT_LEN).expect("memory");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let host = Arc::new(FlatHost::new(Some(Arc::new(slots))));
+    let server = DataServer::start(listener, host.clone(), ServerConfig::default()).expect("start");
+    let endpoint: Arc<str> = server.local_addr().to_string().into();
+    let writer = TcpTransport::new(TcpConfig::default());
+    let by = |verify_reads| {
+        let config = TcpConfig { verify_reads, ..TcpConfig::default() };
+        Paths::new(None, config, Way::Shm.into())
+    };
+    let (plain, checking) = (by(false), by(true));
+    for (counter, (objects, len)) in (1..).zip(CASES) {
+        let load = Load::new(objects, len, &endpoint);
+        let version = Version { epoch: EPOCH, counter };
+        let results = writer.write(EPOCH, &load.writes(version));
+        assert!(results.iter().all(Result::is_ok), "{results:?}");
+        let reads = load.reads(version);
+        let [plain, checked] = [&plain, &checking].map(|paths| {
+            median(|| {
+                let results = paths.read(&reads);
+                assert!(results.iter().all(Result::is_ok), "{results:?}");
+            })
+        });
+        let us = |time: Duration| time.as_secs_f64() * 1e6;
+        println!(
+            "read {objects:4} x {len:8}: {:9.1} us   verified {:9.1} us   ratio {:.2}",
+            us(plain),
+            us(checked),
+            us(checked) / us(plain),
+        );
+    }
+    let memory = host.region.slice(0, SEGMENT_LEN).expect("all of it");
+    let took = median(|| drop(std::hint::black_box(memory.chunk_crcs())));
+    let rate = SEGMENT_LEN as f64 / took.as_secs_f64() / 1e9;
+    println!(
+        "checksums of {} MiB: {:.1} ms {rate:.2} GB/s",
+        SEGMENT_LEN >> 20,
+        took.as_secs_f64() * 1e3
+    );
+}
+
 fn main() {
-    let region = Arc::new(Region::anonymous(128 << 20).expect("memory"));
-    let host = FlatHost { region, entries: Mutex::default() };
+    if std::env::args().any(|argument| argument == "--verified") {
+        return verified();
+    }
+    let host = FlatHost::new(None);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let server =
         DataServer::start(listener, Arc::new(host), ServerConfig::default()).expect("start");

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use mooncake_tls::{TlsConfig, TlsError};
@@ -21,7 +22,7 @@ pub struct TokenFileError {
 /// Reads the token from a file: its text without blanks and line ends around it.
 ///
 /// # Errors
-/// The file cannot be read, is empty, or is longer than a token may be.
+/// The file cannot be read, others may write it, it is empty, or it is longer than a token may be.
 pub fn read_token_file(path: &Path) -> Result<String, TokenFileError> {
     let error = |reason: String| TokenFileError { path: path.to_owned(), reason };
     let text = read(path).map_err(|reason| error(format!("cannot be read: {reason}")))?;
@@ -60,7 +61,9 @@ pub fn token_of_variables(
     let Some(file) = text(name) else { return Ok(token.unwrap_or_default()) };
     let wanted = match (token, read_token_file(Path::new(&file))) {
         (None, Ok(token)) => return Ok(token),
-        (None, Err(_)) => "a file that can be read and holds the token, of at most 512 bytes",
+        (None, Err(_)) => {
+            "a file that can be read, that no other user may write, and that holds the token, of at most 512 bytes"
+        }
         (Some(_), _) => "unset, or else MOONCAKE_AUTH_TOKEN: one of them gives the token",
     };
     Err(EnvError { name, value: file, wanted })
@@ -81,13 +84,20 @@ pub fn tls_of_variables(
 
 /// Reads a file only as far as needed to see that it is too long.
 fn read(path: &Path) -> io::Result<String> {
+    let file = File::open(path)?;
+    if file.metadata()?.mode() & 0o022 != 0 {
+        return Err(io::Error::other("other users may write it; take that right from them"));
+    }
     let mut text = String::new();
-    File::open(path)?.take(2 * limits::MAX_NAME_BYTES as u64).read_to_string(&mut text)?;
+    file.take(2 * limits::MAX_NAME_BYTES as u64).read_to_string(&mut text)?;
     Ok(text)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -105,6 +115,14 @@ mod tests {
             std::fs::write(&path, text).expect("it can be written");
             assert_eq!(read_token_file(&path), expected, "{text:?}");
         }
+        std::fs::write(&path, "secret").expect("it can be written");
+        for mode in [0o620, 0o602, 0o666] {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).expect("our own file");
+            let refused = read_token_file(&path).expect_err("others may write it").to_string();
+            assert!(refused.contains("other users may write it"), "{mode:o}: {refused}");
+        }
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("our own file");
+        assert_eq!(read_token_file(&path), Ok("secret".to_owned()), "others may read it");
         std::fs::remove_file(&path).expect("it is there");
         let missing = read_token_file(&path).expect_err("there is no such file").to_string();
         assert!(missing.contains("cannot be read: No such file"), "{missing}");

@@ -43,6 +43,7 @@ pub mod testing;
 mod transport;
 mod transports;
 mod variables;
+mod verify;
 mod view;
 
 mod client;

@@ -21,6 +21,8 @@ const STEP_BYTES: usize = 1 << 20;
 #[derive(Clone)]
 pub struct LocalTransport {
     host: Arc<dyn SegmentHost>,
+    /// Whether bytes are checked before they are copied.
+    verifies: bool,
 }
 
 /// Asks a copy to stop at its next step.
@@ -37,7 +39,13 @@ impl LocalTransport {
     /// A way to the segments of `host`.
     #[must_use]
     pub fn new(host: Arc<dyn SegmentHost>) -> Self {
-        Self { host }
+        Self { host, verifies: false }
+    }
+
+    /// Whether it checks bytes before it copies them.
+    #[must_use]
+    pub fn verifying(self, verifies: bool) -> Self {
+        Self { verifies, ..self }
     }
 
     /// Whether this segment is one of this process.
@@ -66,6 +74,11 @@ impl LocalTransport {
         let ticket = self.host.begin_read(&op.range).map_err(TransferError::of_read)?;
         if ticket.memory.len() as u64 != op.range.len {
             return Err(TransferError::Refused(ErrorCode::InternalError));
+        }
+        let is_wrong = |known: &Arc<[u32]>| **known != *ticket.memory.raw().chunk_crcs();
+        if self.verifies && ticket.checksums.as_ref().is_some_and(is_wrong) {
+            self.settled(&ticket)?;
+            return Err(TransferError::Corrupt { endpoint: Arc::clone(&op.endpoint) });
         }
         Ok(ticket)
     }

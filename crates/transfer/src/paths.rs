@@ -33,6 +33,8 @@ pub struct Paths {
     known: Arc<CallersMemory>,
     /// Whether long reads are cut into parts.
     cuts: bool,
+    /// Whether all bytes are checked that are read.
+    verifies: bool,
 }
 
 impl Paths {
@@ -40,6 +42,8 @@ impl Paths {
     /// where it runs.
     #[must_use]
     pub fn new(local: Option<LocalTransport>, config: TcpConfig, ways: Transports) -> Self {
+        let verifies = config.verify_reads;
+        let local = local.map(|local| local.verifying(verifies));
         let tcp = Arc::new(TcpTransport::new(config.clone()));
         let near = Arc::new(Near::new(config, ways.clone(), Arc::clone(&tcp)));
         let mut carriers: Vec<Arc<dyn Carrier>> = Vec::new();
@@ -63,7 +67,9 @@ impl Paths {
             own_views,
             hot: None,
             known,
-            cuts: true,
+            // The parts of a range have no checksums of their own.
+            cuts: !verifies,
+            verifies,
         }
     }
 
@@ -104,7 +110,8 @@ impl Paths {
     #[must_use]
     pub fn with_hot_cache(self, hot: Option<Arc<HotCache>>) -> Self {
         let leads_elsewhere = self.ways.allows(Way::Tcp) || self.ways.allows(Way::Fabric);
-        Self { hot: hot.filter(|_| leads_elsewhere), ..self }
+        // Its copies have no checksums.
+        Self { hot: hot.filter(|_| leads_elsewhere && !self.verifies), ..self }
     }
 
     /// Lets transfers use this memory of the caller in place, which stays mapped until it is forgotten. It has an effect
@@ -142,9 +149,12 @@ impl Paths {
     }
 
     /// Shows ranges in place, without a copy: those of this process's segments, and those that nodes on this host
-    /// pin. `None` for all others, which can be read instead.
+    /// pin. `None` for all others, which can be read instead, and for all if bytes are checked.
     #[must_use]
     pub fn show(&self, ops: &[ViewOp]) -> Vec<Option<View>> {
+        if self.verifies {
+            return ops.iter().map(|_| None).collect();
+        }
         let show_own = |op: &ViewOp| {
             let local = self.local_for(op.range.segment)?;
             Some(self.own_views.show(local.host(), &op.range))

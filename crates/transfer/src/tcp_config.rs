@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use mooncake_connection::Dialer;
 use mooncake_tls::Tls;
-use mooncake_types::{BusyWait, ClientId};
+use mooncake_types::{BusyWait, ClientId, Secret};
 use mooncake_wire::{Hello, Role};
 
 /// How a [`crate::TcpTransport`] behaves.
@@ -11,7 +11,7 @@ pub struct TcpConfig {
     /// The pool that this process belongs to; nodes of another refuse it.
     pub cluster_id: String,
     /// The secret that members of the pool share; empty if there is none.
-    pub auth_token: String,
+    pub auth_token: Secret,
     /// The id of this process.
     pub client: ClientId,
     /// Most connections to one node. A call uses one of them; further calls wait.
@@ -28,13 +28,15 @@ pub struct TcpConfig {
     pub silence_timeout: Duration,
     /// The certificates of this process, if connections between hosts are encrypted.
     pub tls: Option<Tls>,
+    /// Whether bytes that came by shared memory or one-sided are checked, too. What comes by TCP always is.
+    pub verify_reads: bool,
 }
 
 impl Default for TcpConfig {
     fn default() -> Self {
         Self {
             cluster_id: String::new(),
-            auth_token: String::new(),
+            auth_token: Secret::default(),
             client: ClientId::default(),
             lanes_per_peer: 4,
             bytes_in_flight: 8 << 20,
@@ -43,6 +45,7 @@ impl Default for TcpConfig {
             busy_poll: BusyWait::DEFAULT_LIMIT,
             silence_timeout: Duration::from_secs(30),
             tls: None,
+            verify_reads: false,
         }
     }
 }

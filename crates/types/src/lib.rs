@@ -41,6 +41,7 @@ mod reply;
 mod request;
 mod rights;
 mod seal;
+mod secret;
 mod shown_key;
 mod state;
 mod task;
@@ -81,6 +82,7 @@ pub use request::{
 };
 pub use rights::{NotARight, Rights};
 pub use seal::{Seal, SealKey};
+pub use secret::Secret;
 pub use shown_key::ShownKey;
 pub use state::{ReplicaStatus, SegmentState};
 pub use task::{TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus};

@@ -16,6 +16,9 @@ pub const MAX_OBJECT_BYTES: u64 = 1 << 40;
 /// Largest segment, in bytes.
 pub const MAX_SEGMENT_BYTES: u64 = 1 << 46;
 
+/// Longest segment of memory: more than machines have. A longer one would draw most puts, and hold none of them.
+pub const MAX_MEMORY_SEGMENT_BYTES: u64 = 1 << 44;
+
 /// Smallest segment, in bytes.
 pub const MIN_SEGMENT_BYTES: u64 = 1 << 10;
 

@@ -23,11 +23,14 @@ fn codes() -> String {
 fn bounds() -> String {
     let (key, group, pattern) =
         (limits::MAX_KEY_BYTES, limits::MAX_GROUP_BYTES, limits::MAX_REGEX_BYTES);
-    let (least, most) = (limits::MIN_SEGMENT_BYTES, limits::MAX_SEGMENT_BYTES);
+    let least = ByteSize(limits::MIN_SEGMENT_BYTES);
+    let (memory, disk) =
+        (ByteSize(limits::MAX_MEMORY_SEGMENT_BYTES), ByteSize(limits::MAX_SEGMENT_BYTES));
     let rows = [
         ("key", format!("1 to {key} bytes of UTF-8"), "-400"),
         ("object", format!("1 byte to {}", ByteSize(limits::MAX_OBJECT_BYTES)), "-600"),
-        ("segment", format!("{} to {}", ByteSize(least), ByteSize(most)), "-600"),
+        ("segment of memory", format!("{least} to {memory}"), "-600"),
+        ("segment on a disk", format!("{least} to {disk}"), "-600"),
         ("`replica_num`", format!("1 to {}", limits::MAX_REPLICAS), "-600"),
         ("name of a group", format!("{group} bytes"), "-600"),
         ("regular expression", format!("{pattern} bytes"), "-600"),

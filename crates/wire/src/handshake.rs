@@ -2,7 +2,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use mooncake_types::limits::{MAX_TRANSPORT_ADDRESS_BYTES, MAX_TRANSPORT_NAME_BYTES};
-use mooncake_types::{Access, ClientId, Epoch, ErrorCode, SharedDirectory};
+use mooncake_types::{Access, ClientId, Epoch, ErrorCode, Secret, SharedDirectory};
 use prost::Message;
 
 use crate::{
@@ -41,7 +41,7 @@ pub struct Hello {
     pub client: ClientId,
     /// The secret that all processes of the pool share; empty if there is none. It stays with this side, which proves that it
     /// knows it: a hello that was received has none.
-    pub auth_token: String,
+    pub auth_token: Secret,
 }
 
 impl fmt::Debug for Hello {
@@ -160,7 +160,7 @@ impl Hello {
             cluster_id: String::new(),
             role,
             client,
-            auth_token: String::new(),
+            auth_token: Secret::NONE,
         }
     }
 
@@ -279,7 +279,7 @@ pub fn decode_hello(body: &[u8]) -> Result<Hello, DecodeError> {
         cluster_id: message.cluster_id,
         role,
         client: ClientId(client),
-        auth_token: String::new(),
+        auth_token: Secret::default(),
     })
 }
 

@@ -34,7 +34,8 @@ Endpoint = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def token_of_environment() -> str:
     """The cluster's token, from a variable or from the file that another one names; empty if there is none.
 
-    Raises OSError if the file cannot be read, and ValueError if both variables are set or the file holds no token.
+    Raises OSError if the file cannot be read, and ValueError if both variables are set, or if others may write the file
+    or it holds no token.
     """
     token, path = os.environ.get(TOKEN_VARIABLE, ""), os.environ.get(TOKEN_FILE_VARIABLE, "")
     if not path:
@@ -42,6 +43,8 @@ def token_of_environment() -> str:
     if token:
         raise ValueError(f"{TOKEN_VARIABLE} and {TOKEN_FILE_VARIABLE} are both set: one of them gives the token")
     with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_mode & 0o022:
+            raise ValueError(f"{TOKEN_FILE_VARIABLE}={path!r}: other users may write it; take that right from them")
         content = file.read(2 * MAX_TOKEN_BYTES).strip()
     if not 0 < len(content) <= MAX_TOKEN_BYTES:
         raise ValueError(f"{TOKEN_FILE_VARIABLE}={path!r}: it must hold the token, of at most {MAX_TOKEN_BYTES} bytes")

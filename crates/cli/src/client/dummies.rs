@@ -22,7 +22,7 @@ pub(super) fn serve(
         return Ok(None);
     }
     let calls_at_once = usize::try_from(flags.threads).unwrap_or(usize::MAX);
-    let config = DummyServerConfig { port, calls_at_once, auth_token: auth_token.to_owned() };
+    let config = DummyServerConfig { port, calls_at_once, auth_token: auth_token.into() };
     match DummyServer::start(Arc::clone(store), config) {
         Ok(server) => {
             info!("dummy clients are served on @mooncake_client_{port}.sock");

@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser};
 use mooncake_client::{HttpAddress, is_served_by_tcp};
-use mooncake_types::{ByteSize, FailureDomains, Tenant};
+use mooncake_types::{ByteSize, FailureDomains, Secret, Tenant};
 
 use crate::config_file::UnknownKey;
 use crate::logging::{LogFormat, LogLevel};
@@ -96,6 +96,10 @@ pub struct NodeFlags {
     /// from MOONCAKE_SEGMENT_RESET.
     #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
     pub segment_reset: Switch,
+    /// Compare all bytes that are read with their checksums, also those that came by shared memory or one-sided. What
+    /// comes by TCP always is. Processes that read give it, too. Also read from MOONCAKE_VERIFY_READS.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub verify_reads: Switch,
     /// Lend a disk beside the memory, for objects that memory has no room for. The master must run with
     /// --enable_offload. Also read from MOONCAKE_OFFLOAD_ENABLED.
     #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
@@ -154,7 +158,7 @@ pub struct MasterAddressFlags {
     pub cluster_id: String,
     /// Secret that all members of the cluster share; empty: none. Also read from MOONCAKE_AUTH_TOKEN.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TOKEN")]
-    pub auth_token: String,
+    pub auth_token: Secret,
     /// File that holds this secret. Other users of the host can see a secret in a command line. Also read from
     /// MOONCAKE_AUTH_TOKEN_FILE.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "FILE")]

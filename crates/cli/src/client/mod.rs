@@ -42,6 +42,7 @@ pub fn main(args: &[String]) -> ExitCode {
         variable("tenant_id", "MOONCAKE_TENANT_ID"),
         variable("segment_path", "MOONCAKE_SEGMENT_PATH"),
         variable("segment_reset", "MOONCAKE_SEGMENT_RESET"),
+        variable("verify_reads", "MOONCAKE_VERIFY_READS"),
         variable("enable_offload", "MOONCAKE_OFFLOAD_ENABLED"),
         variable("ssd_offload_path", "MOONCAKE_OFFLOAD_FILE_STORAGE_PATH"),
         variable("ssd_offload_size", "MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES"),
@@ -91,7 +92,7 @@ pub fn parse(args: &[String], variables: &[Variable]) -> Result<ClientFlags, Usa
     flags.without_effect = no_effect::given(&matches);
     flags.unknown_keys = unknown_keys;
     let master = &mut flags.master;
-    master.auth_token = auth_token::read(&master.auth_token, &master.auth_token_file)?;
+    master.auth_token = auth_token::read(&master.auth_token, &master.auth_token_file)?.into();
     Ok(flags)
 }
 
@@ -119,6 +120,7 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
         segment_bytes: flags.node.global_segment_size.0,
         segment_path: Some(&flags.node.segment_path).filter(|it| !it.is_empty()).map(PathBuf::from),
         segment_reset: flags.node.segment_reset.0,
+        verify_reads: flags.node.verify_reads.0,
         local_buffer_bytes: flags.node.local_buffer_size.0,
         http: flags.http.address(),
         cluster_id: flags.master.cluster_id.clone(),

@@ -71,7 +71,7 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
         config.cluster_id.clone_from(cluster_id);
     }
     config.master = args.pool.master();
-    config.auth_token = args.token.token().map_err(|error| error.to_string())?;
+    config.auth_token = args.token.token().map_err(|error| error.to_string())?.into();
     let FoundLeader { address: leader, shared_directory } =
         find_leader(&config).map_err(|error| explain(&error, &config.master))?;
     let tcp = TcpConfig {

@@ -3,7 +3,7 @@
 mod json_lines;
 
 use clap::ValueEnum;
-use mooncake_client::{PROTOCOL_VERSION, SOFTWARE_VERSION};
+use mooncake_client::{PROTOCOL_VERSION, PlainLines, SOFTWARE_VERSION};
 use tracing::level_filters::LevelFilter;
 
 use json_lines::JsonLines;
@@ -66,10 +66,11 @@ pub(crate) fn start_if_asked() {
 /// Starts logging for this process. Further calls change nothing.
 pub fn start(level: LogLevel, format: LogFormat) {
     use std::io::IsTerminal;
+    let is_coloured = std::io::stderr().is_terminal();
     let builder = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::from(level))
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(move || PlainLines::new(std::io::stderr(), is_coloured))
+        .with_ansi(is_coloured)
         // If the reader of the log is gone, the program must go on. A message about it would go to the same stream,
         // and end the program.
         .log_internal_errors(false);

@@ -1,7 +1,7 @@
 //! The flags of `mooncake_master`. Names and defaults are those that operators of the C++ store know.
 
 use clap::{Args, Parser, ValueEnum};
-use mooncake_types::{BusyWait, ByteSize};
+use mooncake_types::{BusyWait, ByteSize, Secret};
 
 use super::kv_events::KvEventFlags;
 use super::tenants::TenantFlags;
@@ -133,7 +133,7 @@ pub struct RpcFlags {
     pub cluster_id: String,
     /// Secret that clients must send; empty: none. Also read from MOONCAKE_AUTH_TOKEN.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TOKEN")]
-    pub auth_token: String,
+    pub auth_token: Secret,
     /// File that holds this secret. Other users of the host can see a secret in a command line. Also read from
     /// MOONCAKE_AUTH_TOKEN_FILE.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "FILE")]
@@ -142,6 +142,9 @@ pub struct RpcFlags {
     /// read,write TOKEN. Nodes have the same file. Also read from MOONCAKE_AUTH_ROLES_FILE.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "FILE")]
     pub auth_roles_file: String,
+    /// Say nothing at the start about ports that other hosts reach without a token. Also read from MOONCAKE_INSECURE.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub insecure: Switch,
 }
 
 /// See [`MasterFlags`].
@@ -175,7 +178,7 @@ pub struct MetadataFlags {
     pub http_metadata_server_host: String,
     /// Secret that requests to the metadata server must name; empty: none. Also read from MC_METADATA_HTTP_TOKEN.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TOKEN")]
-    pub http_metadata_server_token: String,
+    pub http_metadata_server_token: Secret,
     /// Delete the metadata of a client when it dies.
     #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
     pub enable_metadata_cleanup_on_timeout: Switch,

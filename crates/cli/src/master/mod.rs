@@ -40,6 +40,7 @@ pub fn main(args: &[String]) -> ExitCode {
     let variables = [
         variable("auth_token", "MOONCAKE_AUTH_TOKEN"),
         variable("auth_token_file", "MOONCAKE_AUTH_TOKEN_FILE"),
+        variable("insecure", "MOONCAKE_INSECURE"),
         variable("auth_roles_file", "MOONCAKE_AUTH_ROLES_FILE"),
         variable("busy_poll_us", "MOONCAKE_BUSY_POLL_US"),
         variable("slow_call_ms", "MOONCAKE_SLOW_CALL_MS"),
@@ -86,7 +87,8 @@ pub fn parse(args: &[String], variables: &[Variable]) -> Result<MasterFlags, Usa
     flags.check().map_err(UsageError::Value)?;
     flags.without_effect = no_effect::given(&matches);
     flags.unknown_keys = unknown_keys;
-    flags.rpc.auth_token = auth_token::read(&flags.rpc.auth_token, &flags.rpc.auth_token_file)?;
+    flags.rpc.auth_token =
+        auth_token::read(&flags.rpc.auth_token, &flags.rpc.auth_token_file)?.into();
     Ok(flags)
 }
 

@@ -10,6 +10,9 @@ use super::MasterFlags;
 
 /// Names in one line each port that is open to other hosts and that no token protects, with what can be done there.
 pub(super) fn warn(flags: &MasterFlags, master: &Master) {
+    if flags.rpc.insecure.0 {
+        return;
+    }
     let open = open(flags, master);
     let hint = match flags.rpc.auth_token.is_empty() {
         true => "no --auth_token and no --auth_token_file",
@@ -43,7 +46,7 @@ fn open(flags: &MasterFlags, master: &Master) -> Vec<String> {
         "the metadata server {} may change what it holds (--http_metadata_server_host gives another address)",
     );
     for address in master.kv_event_addrs() {
-        look(false, address.map(Some), "the KV event port {} may learn which keys are stored");
+        look(has_token, address.map(Some), "the KV event port {} may learn which keys are stored");
     }
     open
 }

@@ -121,7 +121,7 @@ fn config(flags: &PoolFlags) -> Result<StoreConfig, JoinError> {
         master: flags.name.master(),
         cluster_id: flags.name.cluster_id.clone().unwrap_or(config.cluster_id),
         tenant: flags.tenant.named().unwrap_or(config.tenant),
-        auth_token: flags.token.token().map_err(|error| wrong(error.to_string()))?,
+        auth_token: flags.token.token().map_err(|error| wrong(error.to_string()))?.into(),
         segment_bytes: 0,
         segment_path: None,
         local_buffer_bytes: 0,

@@ -175,7 +175,7 @@ fn open(master: &str, kubernetes: Option<KubernetesAccess>, auth_token: &str) ->
     let config = StoreConfig {
         master: master.to_owned(),
         kubernetes,
-        auth_token: auth_token.to_owned(),
+        auth_token: auth_token.into(),
         segment_bytes: 0,
         ..StoreConfig::from_variables(|_| None).expect("the defaults make sense")
     };

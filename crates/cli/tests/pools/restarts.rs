@@ -1,14 +1,17 @@
 //! Nodes with a named segment that are killed or stopped, and then restarted.
 
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use mooncake_client::{Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store};
+use mooncake_client::{
+    Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store, StoreConfig,
+};
 use mooncake_testing::{Master, PATIENCE, Program};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::start::{CLIENT, MASTER, store};
+use crate::start::{CLIENT, MASTER, config, store};
 
 /// Ends a program with a signal, and waits until it has ended.
 fn end(mut program: Program, signal: Signal) {
@@ -406,4 +409,60 @@ fn files_that_cannot_be_used_are_named_with_the_way_out() {
     assert!(scene.get("key").is_err(), "its segment was given up");
     assert_eq!(scene.put("other", 2), Ok(()));
     assert_eq!(scene.get("other"), Ok(2));
+}
+
+/// Changes one bit of a value in a file, where it is mapped by a node.
+fn flip(file: &std::path::Path, value: &[u8]) {
+    let held = std::fs::read(file).expect("the segment");
+    let at = held.windows(value.len()).position(|window| window == value).expect("it lies there");
+    let at = at + value.len() / 2;
+    let file = std::fs::File::options().write(true).open(file).expect("our own file");
+    file.write_all_at(&[held[at] ^ 16], at as u64).expect("it can be written");
+}
+
+#[test]
+fn three_flipped_bits_give_no_wrong_bytes_before_and_after_a_restart() {
+    let scene = Scene::new("flipped");
+    let small = "--global_segment_size=16MB";
+    let node = scene.begin_node(&[small, "--verify_reads"]);
+    node.line("the storage node is ready");
+    let reader = |ways: &str, verify_reads| {
+        let transports = ways.parse().expect("ways");
+        let config = StoreConfig { transports, verify_reads, ..config(&scene.master.rpc) };
+        Store::open(config).expect("the master serves")
+    };
+    let keys: Vec<String> = (0..8).map(|number| format!("flip-{number}")).collect();
+    for key in &keys {
+        scene.put(key, 1).expect("there is room");
+    }
+    let is_right = |store: &Store, key: &String| match store.get(&[key]).remove(0) {
+        Ok(bytes) => {
+            assert!(bytes.into_vec() == value(key, 1), "{key} is wrong");
+            true
+        }
+        Err(_) => false,
+    };
+    let checking = [reader("shm", true), reader("tcp", true)];
+    for store in &checking {
+        assert!(keys.iter().all(|key| is_right(store, key)));
+    }
+    let flipped = [1, 4, 6];
+    flipped.iter().for_each(|&number| flip(&scene.file, &value(&keys[number], 1)));
+    for (store, (number, key)) in
+        checking.iter().flat_map(|store| keys.iter().enumerate().map(move |key| (store, key)))
+    {
+        assert_eq!(is_right(store, key), !flipped.contains(&number), "{key}");
+    }
+    // The next process checks all of them before anybody reads, whatever the readers do.
+    end(node, Signal::KILL);
+    let _node = scene.begin_node(&[small]);
+    let others = [reader("shm", false), reader("tcp", false)];
+    for (number, key) in keys.iter().enumerate() {
+        if !flipped.contains(&number) {
+            assert_eq!(scene.wait(key), 1);
+        }
+        for store in &others {
+            assert_eq!(is_right(store, key), !flipped.contains(&number), "{key}");
+        }
+    }
 }

@@ -30,7 +30,7 @@ impl Scene {
             (start::node(&master.rpc, &flags), http)
         });
         let config = StoreConfig {
-            auth_token: "a-secret".to_owned(),
+            auth_token: "a-secret".into(),
             transports: "tcp".parse().expect("a way"),
             ..start::config(&master.rpc)
         };
@@ -117,7 +117,7 @@ fn a_member_that_forges_grants_changes_no_object() {
     let stripe = &located.replicas[0].stripes[0];
     let member = TcpTransport::new(TcpConfig {
         cluster_id: start::config("").cluster_id,
-        auth_token: "a-secret".to_owned(),
+        auth_token: "a-secret".into(),
         ..TcpConfig::default()
     });
     let forged = Buffer::from_vec(vec![0x66; 100_000]);

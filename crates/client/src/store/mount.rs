@@ -185,7 +185,7 @@ impl Session {
         let (len, run, medium) = (region.len(), self.host.run(), Medium::Memory);
         let domains = self.mounts.domains.clone();
         let lent = Lent { id, name, endpoint, len, run, medium, domains };
-        self.host.lend(Segment::new(id, region));
+        self.host.lend(Segment::new(id, region).verifying(self.mounts.verifies));
         self.mount(&lent)?;
         self.mounts.lock().insert(id, (origin, lent.clone()));
         self.heartbeat.change(vec![LendingChange::Lend(lent)]);

@@ -3,6 +3,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mooncake_types::{ErrorCode, FailureDomains, SegmentId};
 
+use crate::StoreConfig;
 use crate::membership::Lent;
 
 /// A segment of [`crate::Store::allocate_and_mount_segment`].
@@ -28,12 +29,15 @@ pub(super) struct Mounts {
     pub(super) hostname: String,
     pub(super) endpoint: String,
     pub(super) domains: FailureDomains,
+    /// Whether what is lent has checksums from the start; see [`crate::StoreConfig::verify_reads`].
+    pub(super) verifies: bool,
     lent: Mutex<BTreeMap<SegmentId, (Origin, Lent)>>,
 }
 
 impl Mounts {
-    pub(super) fn new(hostname: String, endpoint: String, domains: FailureDomains) -> Self {
-        Self { hostname, endpoint, domains, lent: Mutex::default() }
+    pub(super) fn new(hostname: String, endpoint: String, config: &StoreConfig) -> Self {
+        let (domains, verifies) = (config.domains.clone(), config.verify_reads);
+        Self { hostname, endpoint, domains, verifies, lent: Mutex::default() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<SegmentId, (Origin, Lent)>> {

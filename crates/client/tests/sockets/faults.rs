@@ -70,8 +70,12 @@ fn an_object_whose_only_node_vanished_is_an_error_and_not_a_hang() {
 fn full_node(master: &Master) -> DataServer {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let (cluster_id, auth_token) = (CLUSTER.to_owned(), TOKEN.to_owned());
-    let config =
-        ServerConfig { cluster_id, auth_token, max_connections: 0, ..ServerConfig::default() };
+    let config = ServerConfig {
+        cluster_id,
+        auth_token: auth_token.into(),
+        max_connections: 0,
+        ..ServerConfig::default()
+    };
     let server = DataServer::start(listener, Arc::new(Host::new(Vec::new())), config)
         .expect("the server starts");
     let endpoint = server.local_addr().to_string();

@@ -28,7 +28,11 @@ impl Peer {
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket has this option");
         let mut peer = Self(stream);
         let (cluster_id, auth_token) = (CLUSTER.to_owned(), TOKEN.to_owned());
-        let hello = Hello { cluster_id, auth_token, ..Hello::new(Role::Node, ClientId(99)) };
+        let hello = Hello {
+            cluster_id,
+            auth_token: auth_token.into(),
+            ..Hello::new(Role::Node, ClientId(99))
+        };
         let (answer, _) = greet(&mut peer.0, &hello).expect("it answers");
         assert_eq!(answer.kind, Kind::Welcome);
         peer

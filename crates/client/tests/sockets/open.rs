@@ -118,7 +118,7 @@ fn a_master_of_another_cluster_or_token_refuses_at_once() {
         panic!("{error}")
     };
     assert!(message.contains("other") && message.contains("test cluster"), "{message}");
-    let wrong = StoreConfig { auth_token: "guess".to_owned(), ..config(&master, 1 << 20) };
+    let wrong = StoreConfig { auth_token: "guess".into(), ..config(&master, 1 << 20) };
     let error = error_of(wrong);
     let OpenError::Refused { code: ErrorCode::IllegalClient, message, .. } = &error else {
         panic!("{error}")
@@ -159,7 +159,7 @@ const RANGE_BACKWARDS: std::ops::RangeInclusive<u16> = 9..=8;
 #[test]
 fn a_segment_that_no_machine_has_room_for_is_named() {
     let master = Master::start();
-    let bytes = 1 << 46;
+    let bytes = 1 << 44;
     match Store::open(config(&master, bytes)) {
         Err(OpenError::Map { bytes: named, .. }) => assert_eq!(named, bytes),
         // A kernel that overcommits memory maps any segment.

@@ -13,7 +13,7 @@ pub(crate) fn config(master: &Master, segment_bytes: u64) -> StoreConfig {
         master: master.address(),
         segment_bytes,
         cluster_id: CLUSTER.to_owned(),
-        auth_token: TOKEN.to_owned(),
+        auth_token: TOKEN.into(),
         rpc_connect_timeout: Duration::from_secs(5),
         ..StoreConfig::default()
     }

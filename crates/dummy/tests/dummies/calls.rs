@@ -295,11 +295,11 @@ fn a_dummy_that_cannot_be_served_says_why() {
     assert_eq!(nobody.code(), ErrorCode::RpcFail);
     let expected = "nobody serves @mooncake_client_9.sock: Connection refused (os error 111)";
     assert!(nobody.to_string().contains(expected), "{nobody}");
-    let wrong = open(DummyConfig { auth_token: "guess".to_owned(), ..scene.config() });
+    let wrong = open(DummyConfig { auth_token: "guess".into(), ..scene.config() });
     assert_eq!(wrong.code(), ErrorCode::IllegalClient);
     assert!(!wrong.to_string().contains("guess"), "{wrong}");
     let len = 513;
-    let long = open(DummyConfig { auth_token: "t".repeat(len), ..scene.config() });
+    let long = open(DummyConfig { auth_token: "t".repeat(len).into(), ..scene.config() });
     assert_eq!(long, DummyError::TokenTooLong { len });
     let huge = open(DummyConfig { mem_pool_bytes: u64::MAX, ..scene.config() });
     assert_eq!(huge.code(), ErrorCode::InvalidParams);

@@ -135,7 +135,11 @@ fn attach(attachment: Option<u128>) -> Vec<u8> {
 
 fn hello(protocol_version: u32, token: &str) -> Hello {
     let auth_token = token.to_owned();
-    Hello { protocol_version, auth_token, ..Hello::new(Role::Client, ClientId::default()) }
+    Hello {
+        protocol_version,
+        auth_token: auth_token.into(),
+        ..Hello::new(Role::Client, ClientId::default())
+    }
 }
 
 fn hello_frame(protocol_version: u32) -> Vec<u8> {

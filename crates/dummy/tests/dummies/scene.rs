@@ -51,13 +51,13 @@ pub(crate) fn config(port: u16) -> DummyConfig {
         mem_pool_bytes: 0,
         local_buffer_bytes: POOL,
         server_address: format!("127.0.0.1:{port}"),
-        auth_token: TOKEN.to_owned(),
+        auth_token: TOKEN.into(),
         ..DummyConfig::default()
     }
 }
 
 pub(crate) fn server_config(port: u16) -> DummyServerConfig {
-    DummyServerConfig { port, calls_at_once: 8, auth_token: TOKEN.to_owned() }
+    DummyServerConfig { port, calls_at_once: 8, auth_token: TOKEN.into() }
 }
 
 /// Starts a server for dummies on an unused port number.

@@ -92,7 +92,7 @@ fn a_metadata_server_with_a_token_is_told_it() {
     let metadata = Metadata::Http { url: server.start() };
     let open = |token: &str| {
         let (metadata_token, metadata) = (token.to_owned(), metadata.clone());
-        Engine::open(EngineConfig { metadata_token, metadata, ..config() })
+        Engine::open(EngineConfig { metadata_token: metadata_token.into(), metadata, ..config() })
     };
     let error = open("guess").expect_err("it is the wrong token").to_string();
     assert!(error.contains("MC_METADATA_HTTP_TOKEN"), "{error}");

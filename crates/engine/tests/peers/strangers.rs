@@ -1,11 +1,15 @@
 use std::io::Write;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use mooncake_engine::{Engine, EngineConfig, MoveError, Opcode, PeerError};
+use mooncake_testing::doors::{Verdict, verdict_on};
+use mooncake_testing::greet;
 use mooncake_transfer::testing::MemoryHost;
 use mooncake_transfer::{DataServer, ServerConfig};
-use mooncake_types::SegmentId;
+use mooncake_types::{ClientId, ErrorCode, SegmentId};
+use mooncake_wire::{Hello, Kind, Role};
 
 use crate::rig::{address, config, engine, memory, move_one, piece, wait_until};
 
@@ -50,12 +54,43 @@ fn a_peer_that_never_answers_is_given_up() {
 
 #[test]
 fn a_peer_with_another_secret_is_refused() {
-    let secret = |auth_token: &str| EngineConfig { auth_token: auth_token.to_owned(), ..config() };
+    let secret = |auth_token: &str| EngineConfig { auth_token: auth_token.into(), ..config() };
     let one = Engine::open(secret("one")).expect("a port is free");
     let other = Engine::open(secret("other")).expect("a port is free");
     let same = Engine::open(secret("one")).expect("a port is free");
     assert!(is_silent(&other.probe(one.name())));
     assert_eq!(same.probe(one.name()), Ok(()));
+}
+
+/// A connection to an engine, after the greeting with a token if there is one.
+fn connect(engine: &Engine, token: Option<&str>) -> TcpStream {
+    let mut stream = TcpStream::connect(engine.name()).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+    if let Some(token) = token {
+        let (cluster_id, auth_token) = ("transfer-engine".to_owned(), token.into());
+        let hello = Hello { cluster_id, auth_token, ..Hello::new(Role::Client, ClientId(9)) };
+        let (header, _) = greet(&mut stream, &hello).expect("an answer");
+        assert_eq!(header.kind, Kind::Welcome);
+    }
+    stream
+}
+
+/// Engines know no roles: the secret opens what their ports know, and without it nothing does.
+#[test]
+fn each_kind_of_frame_is_taken_from_those_alone_who_know_the_secret() {
+    let config = EngineConfig { auth_token: "one".into(), ..config() };
+    let engine = Engine::open(config).expect("a port is free");
+    let taken = [Kind::Read, Kind::Write, Kind::Drop, Kind::Promise, Kind::Follow];
+    for &kind in Kind::ALL {
+        let first = verdict_on(&mut connect(&engine, None), kind).expect("frames come back");
+        let code = ErrorCode::InvalidParams;
+        let is_refused = matches!(&first, Verdict::Refused { code: it, .. } if *it == code);
+        assert!(is_refused, "{kind:?} as the first frame: {first:?}");
+        let later = verdict_on(&mut connect(&engine, Some("one")), kind).expect("frames come back");
+        let is_unknown =
+            matches!(&later, Verdict::Refused { message, .. } if message.contains("takes no"));
+        assert_eq!(is_unknown, !taken.contains(&kind), "{kind:?}: {later:?}");
+    }
 }
 
 #[test]

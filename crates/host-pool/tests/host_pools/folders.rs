@@ -80,7 +80,7 @@ fn what_is_damaged_in_a_folder_is_named_and_left_as_it_is() {
 fn a_process_with_another_token_is_refused() {
     let folder = TestFolder::new("token");
     let first = folder.open(16 << 20).expect("it opens");
-    let other = StoreConfig { auth_token: "other".to_owned(), ..config(0) };
+    let other = StoreConfig { auth_token: "other".into(), ..config(0) };
     let at = address(&format!("local://{}", folder.0.display()));
     let refused = HostPool::open(&at, other).expect_err("the token is another");
     assert!(matches!(refused, OpenError::Refused { .. }), "{refused}");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_connection::{CallFault, Dialer, Fault};
 use mooncake_tls::Tls;
-use mooncake_types::{ClientId, Epoch, Medium, MountSegment, Request, SegmentId};
+use mooncake_types::{ClientId, Epoch, Medium, MountSegment, Request, Secret, SegmentId};
 use mooncake_wire::{Hello, Kind, Role, encode_hello, encode_request};
 use tracing::{debug, info};
 
@@ -19,7 +19,7 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 #[derive(Clone, Default)]
 pub(crate) struct ClusterSecret {
     pub(crate) cluster_id: String,
-    pub(crate) auth_token: String,
+    pub(crate) auth_token: Secret,
     pub(crate) tls: Option<Tls>,
 }
 

@@ -146,7 +146,7 @@ fn random_bytes_harm_nobody() {
 #[test]
 fn what_changes_something_or_names_keys_and_nodes_needs_the_token() {
     let token = "a token";
-    let master = start_with(Config { auth_token: token.to_owned(), ..config() });
+    let master = start_with(Config { auth_token: token.into(), ..config() });
     let ask = |method: &str, path: &str, header: &str, body: &str| {
         let len = body.len();
         let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");

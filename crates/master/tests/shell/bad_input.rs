@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
 use mooncake_master::Config;
-use mooncake_types::{ClientId, ErrorCode, Reply, Request, limits};
+use mooncake_types::{ClientId, ErrorCode, Reply, Request, Secret, limits};
 use mooncake_wire::{HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION};
 
 use crate::support::{
@@ -46,8 +46,8 @@ fn refused_later(master: &Running, bytes: &[u8]) -> (ErrorCode, String) {
 
 #[test]
 fn a_hello_that_does_not_fit_is_refused_with_both_sides_named() {
-    let master = start_with(Config { auth_token: "secret".to_owned(), ..config() });
-    let good = Hello { auth_token: "secret".to_owned(), ..hello(1) };
+    let master = start_with(Config { auth_token: "secret".into(), ..config() });
+    let good = Hello { auth_token: "secret".into(), ..hello(1) };
     let cases = [
         (
             Hello { protocol_version: PROTOCOL_VERSION + 1, ..good.clone() },
@@ -60,12 +60,12 @@ fn a_hello_that_does_not_fit_is_refused_with_both_sides_named() {
             vec!["the server belongs to cluster \"test_cluster\"", "the client to \"blue\""],
         ),
         (
-            Hello { auth_token: "guess".to_owned(), ..good.clone() },
+            Hello { auth_token: "guess".into(), ..good.clone() },
             ErrorCode::IllegalClient,
             vec!["token"],
         ),
         (
-            Hello { auth_token: String::new(), ..good.clone() },
+            Hello { auth_token: Secret::default(), ..good.clone() },
             ErrorCode::IllegalClient,
             vec!["has none"],
         ),

@@ -4,6 +4,7 @@ mod admin;
 mod admin_bad_input;
 mod bad_input;
 mod delays;
+mod doors;
 mod drain;
 mod lifecycle;
 mod metadata_server;

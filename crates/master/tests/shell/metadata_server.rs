@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use mooncake_master::{Config, Master, MetadataServer};
 use mooncake_meta::Config as PoolConfig;
-use mooncake_types::Request;
+use mooncake_types::{Request, Secret};
 
 use crate::support::{
     Running, config, eventually, get, http, http_with, http_with_header, start, start_with,
@@ -16,7 +16,7 @@ fn server() -> MetadataServer {
     MetadataServer {
         host: "127.0.0.1".to_owned(),
         port: 0,
-        auth_token: String::new(),
+        auth_token: Secret::default(),
         cleanup_prefix: None,
     }
 }
@@ -34,7 +34,7 @@ fn there_is_none_unless_it_is_asked_for() {
 
 #[test]
 fn a_server_with_a_token_tells_values_only_to_those_who_name_it() {
-    let server = MetadataServer { auth_token: "a secret".to_owned(), ..server() };
+    let server = MetadataServer { auth_token: "a secret".into(), ..server() };
     let master = start_with(Config { metadata_server: Some(server), ..config() });
     let address = master.metadata.expect("it was asked for");
     let ask = |method: &str, header: &str| {

@@ -30,7 +30,7 @@ fn names(events: &[(String, Value)]) -> Vec<&str> {
 
 #[test]
 fn the_page_is_one_file_without_data_whose_script_alone_runs() {
-    let master = start_with(Config { auth_token: "secret".to_owned(), ..config() });
+    let master = start_with(Config { auth_token: "secret".into(), ..config() });
     let nonce_of = |answer: &Answer| {
         assert_eq!(answer.status, 200);
         assert!(answer.head.contains("content-type: text/html; charset=utf-8"), "{}", answer.head);
@@ -110,7 +110,7 @@ fn what_is_wrong_is_told_with_what_to_do() {
 
 #[test]
 fn the_data_needs_the_token_of_a_master_that_has_one() {
-    let master = start_with(Config { auth_token: "a token".to_owned(), ..config() });
+    let master = start_with(Config { auth_token: "a token".into(), ..config() });
     for header in ["", "Authorization: Bearer another\r\n", "Authorization: Basic a token\r\n"] {
         let answer = live(&master, 1, header);
         assert_eq!(answer.status, 401, "{header}");

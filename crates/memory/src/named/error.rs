@@ -24,6 +24,14 @@ pub enum NamedSegmentError {
         /// The user id of this process.
         user: u32,
     },
+    /// The path is a link of another user, who could have it lead elsewhere.
+    #[error("it is a link of user {owner}, and this process is of user {user}")]
+    LinkOfOther {
+        /// The owner's user id.
+        owner: u32,
+        /// The user id of this process.
+        user: u32,
+    },
     /// Another process uses the file.
     #[error("another process has been using it for {waited_ms} ms")]
     InUse {
@@ -104,6 +112,7 @@ impl NamedSegmentError {
             | Self::WrongKind
             | Self::Foreign
             | Self::NotOurs { .. }
+            | Self::LinkOfOther { .. }
             | Self::InUse { .. }
             | Self::Pages { .. }
             | Self::Map(_) => false,

@@ -137,11 +137,28 @@ fn take(path: &Path, patience: Duration) -> Result<Private<OwnedFd>, NamedSegmen
 /// Opens a file without blocking, in case the path is a pipe or a device. With `anew`, the file must not exist yet.
 fn open(path: &Path, anew: bool) -> Result<Private<OwnedFd>, NamedSegmentError> {
     let mut options = File::options();
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    // A link that another user puts there after the look is not followed either.
+    let link = if is_own_link(path)? { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY | link;
     options.read(true).write(true).mode(0o600).custom_flags(flags.bits().cast_signed());
     let options = if anew { options.create_new(true) } else { options.create(true) };
     let opened = Private::open_file(options, path);
     opened.map(Private::convert).map_err(|error| system("open", &error))
+}
+
+/// Whether a link of this user or of root lies there, which may be followed.
+fn is_own_link(path: &Path) -> Result<bool, NamedSegmentError> {
+    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(false) };
+    may_follow(&found, own_uid())
+}
+
+fn may_follow(found: &std::fs::Metadata, user: u32) -> Result<bool, NamedSegmentError> {
+    const ROOT: u32 = 0;
+    match (found.is_symlink(), found.uid()) {
+        (false, _) => Ok(false),
+        (true, owner) if owner == user || owner == ROOT => Ok(true),
+        (true, owner) => Err(NamedSegmentError::LinkOfOther { owner, user }),
+    }
 }
 
 fn is_still_at(file: &Private<OwnedFd>, path: &Path) -> bool {
@@ -307,7 +324,30 @@ fn system(call: &'static str, error: &io::Error) -> NamedSegmentError {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{lchown, symlink};
+
     use super::*;
+
+    #[test]
+    fn a_link_of_another_user_is_not_followed() {
+        let place =
+            |what| PathBuf::from(format!("/dev/shm/mooncake-{what}-{}", std::process::id()));
+        let (target, link) = (place("linked"), place("link"));
+        symlink(&target, &link).expect("a new name");
+        assert_eq!(is_own_link(&link), Ok(true));
+        assert_eq!(is_own_link(&target), Ok(false), "nothing lies there");
+        let found = std::fs::symlink_metadata(&link).expect("it is there");
+        let (owner, user) = (own_uid(), own_uid() + 1);
+        if owner != 0 {
+            let refused = Err(NamedSegmentError::LinkOfOther { owner, user });
+            assert_eq!(may_follow(&found, user), refused);
+        } else if lchown(&link, Some(12_345), None).is_ok() {
+            let refused = NamedSegmentError::LinkOfOther { owner: 12_345, user: owner };
+            assert_eq!(open(&link, false).expect_err("it is foreign"), refused);
+            assert!(!target.exists(), "nothing is made where it leads");
+        }
+        std::fs::remove_file(&link).expect("our own folder");
+    }
 
     #[test]
     fn a_file_is_of_this_run_only_if_the_system_says_so() {

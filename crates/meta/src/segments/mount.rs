@@ -27,7 +27,11 @@ impl Meta {
     /// Checks whether a mount can be accepted at all.
     pub(crate) fn check_mount(&self, mount: &MountSegment<'_>) -> Result<(), ErrorCode> {
         let named = |text: &str| (1..=limits::MAX_NAME_BYTES).contains(&text.len());
-        let lengths = limits::MIN_SEGMENT_BYTES..=limits::MAX_SEGMENT_BYTES;
+        let longest = match mount.medium {
+            Medium::Memory => limits::MAX_MEMORY_SEGMENT_BYTES,
+            _ => limits::MAX_SEGMENT_BYTES,
+        };
+        let lengths = limits::MIN_SEGMENT_BYTES..=longest;
         if !lengths.contains(&mount.len) || !named(mount.name) || !named(mount.endpoint) {
             return Err(ErrorCode::InvalidParams);
         }

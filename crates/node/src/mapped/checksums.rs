@@ -1,6 +1,10 @@
 //! The checksums of a named segment: its bytes must be as they were written when the next process lends them.
 
-use super::inherited::{KeptChecksums, Unchecked, digest};
+use mooncake_memory::digest;
+use mooncake_types::limits::CHUNK_BYTES;
+use mooncake_types::{ErrorCode, RangeRead};
+
+use super::inherited::{KeptChecksums, Unchecked};
 use super::segment::Segment;
 
 impl Segment {
@@ -62,6 +66,29 @@ impl Segment {
             }
         }
         self.inherited.settle(offset);
+    }
+
+    /// Checks the chunks of which a part is read: whoever reads whole ones gets their checksums, and compares. Drops an
+    /// entry whose bytes are not as they were.
+    pub(super) fn verify_part(&self, range: &RangeRead) -> Result<(), ErrorCode> {
+        let found = self.look(|ledger| {
+            let entry = ledger.complete_at(range.offset);
+            let entry = entry.filter(|entry| entry.version == range.version)?;
+            Some((entry.len, entry.grant, entry.checksums.clone()?))
+        });
+        let Some((len, grant, known)) = found else { return Ok(()) };
+        let (first, last) =
+            (range.from / CHUNK_BYTES, (range.from + range.len).div_ceil(CHUNK_BYTES));
+        let from = first * CHUNK_BYTES;
+        let computed = self.checksums_of(range.offset + from, len.min(last * CHUNK_BYTES) - from);
+        if known.get(first as usize..last as usize) == Some(&computed) {
+            return Ok(());
+        }
+        // A writer that took the range meanwhile has dropped the entry before it changed any byte.
+        if self.machine.change(|machine, effects| machine.lose(range.offset, grant, effects)) {
+            self.inherited.note_damage();
+        }
+        Err(ErrorCode::ObjectNotFound)
     }
 
     /// The checksum of each chunk of a range.

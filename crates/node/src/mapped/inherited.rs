@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mooncake_memory::crc32c;
 use mooncake_types::Version;
 
 /// The checksums that the bytes of an entry must match.
@@ -18,14 +17,8 @@ pub(super) enum KeptChecksums {
     Missing,
     /// Those of its chunks, which the ledger has.
     Chunks,
-    /// Of an entry with too many chunks for a row: the [`digest`] of their checksums.
+    /// Of an entry with too many chunks for a row: the [`digest`](mooncake_memory::digest) of their checksums.
     Digest(u32),
-}
-
-/// One checksum over the checksums of many chunks.
-pub(super) fn digest(checksums: &[u32]) -> u32 {
-    let bytes: Vec<u8> = checksums.iter().flat_map(|checksum| checksum.to_le_bytes()).collect();
-    crc32c(&bytes)
 }
 
 /// An entry whose bytes were not checked yet.

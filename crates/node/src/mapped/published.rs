@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use mooncake_memory::{Region, SlotRow, SlotTable};
+use mooncake_memory::{Region, SlotRow, SlotTable, digest};
 
 use super::rows::EntryRows;
 use crate::locked_machine::{EffectCarrier, HostEffect};
@@ -50,7 +50,14 @@ impl EffectCarrier for Published {
                 if let Some(slots) = &self.slots {
                     let (len, version, object_offset) =
                         (entry.len, entry.version, entry.object_offset);
-                    slots.publish(&SlotRow { offset, len, version, object_offset });
+                    let digest = entry.checksums.as_deref().map(digest);
+                    slots.publish(&SlotRow { offset, len, version, object_offset, digest });
+                }
+            }
+            // It comes before the slot, or once readers have computed the checksums.
+            Effect::AddRow { offset, entry } => {
+                if let (Some(slots), Some(checksums)) = (&self.slots, &entry.checksums) {
+                    slots.note_digest(offset, digest(checksums));
                 }
             }
             Effect::RemoveSlot { offset } => {

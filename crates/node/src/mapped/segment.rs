@@ -22,6 +22,8 @@ pub struct Segment {
     pub(super) machine: LockedMachine<Published>,
     pub(super) inherited: Inherited,
     is_named: bool,
+    /// Whether each entry gets checksums at once, and parts of it are read only if they match.
+    verifies: bool,
 }
 
 impl Segment {
@@ -66,7 +68,16 @@ impl Segment {
             machine: LockedMachine::new(machine, published),
             inherited,
             is_named,
+            verifies: false,
         }
+    }
+
+    /// Computes the checksums of each entry as soon as it is complete, and checks the bytes of all reads of parts of
+    /// chunks. Of whole chunks the readers get the checksums.
+    #[must_use]
+    pub fn verifying(mut self, verifies: bool) -> Self {
+        self.verifies = verifies;
+        self
     }
 
     /// Looks at the ledger, under its lock: no write or read begins meanwhile.
@@ -191,12 +202,13 @@ impl SegmentShell for Segment {
     }
 
     fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode> {
-        let named = self.machine.change(|machine, effects| {
-            let named = self.is_named.then(|| machine.ledger().offset_of(ticket.id));
+        let kept = self.machine.change(|machine, effects| {
+            let keeps = self.is_named || self.verifies;
+            let kept = keeps.then(|| machine.ledger().offset_of(ticket.id));
             machine.complete(ticket.id, checksums, effects)?;
-            Ok(named)
+            Ok(kept)
         })?;
-        if let Some(offset) = named {
+        if let Some(offset) = kept {
             self.add_checksums(offset);
         }
         Ok(())
@@ -205,6 +217,9 @@ impl SegmentShell for Segment {
     fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
         self.check_before_read(range.offset);
         let FoundEntry { grant, checksums } = self.machine.lock().machine.read(range)?;
+        if self.verifies && checksums.is_none() {
+            self.verify_part(range)?;
+        }
         let memory = self.region.hold(range.offset + range.from, range.len);
         let memory = memory.expect("the ledger holds no range outside of its segment");
         let RangeRead { segment, offset, version, from, .. } = *range;

@@ -45,8 +45,12 @@ impl Rig {
         host.see_epoch(Epoch(1));
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let (cluster_id, auth_token) = ("cluster".to_owned(), String::new());
-        let config =
-            ServerConfig { cluster_id, auth_token, max_connections: 8, ..ServerConfig::default() };
+        let config = ServerConfig {
+            cluster_id,
+            auth_token: auth_token.into(),
+            max_connections: 8,
+            ..ServerConfig::default()
+        };
         let server = DataServer::start(listener, Arc::clone(&host) as _, config);
         let server = server.expect("it listens");
         Self { endpoint: server.local_addr().to_string().into(), host, _server: server }

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mooncake_memory::{Region, SlotReader, SlotRow};
+use mooncake_memory::{Region, SlotReader, SlotRow, digest};
 use mooncake_node::{Host, Segment};
 use mooncake_transfer::{Interrupt, SegmentHost, SharedSegment, WriteTicket};
-use mooncake_types::{Chance, Epoch, ErrorCode, RangeDrop, RangeWrite, Seal, SegmentId, Version};
+use mooncake_types::{
+    Chance, Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Seal, SegmentId, Version,
+};
 
 const SEGMENT: SegmentId = SegmentId(1);
 const EPOCH: Epoch = Epoch(3);
@@ -64,8 +66,13 @@ fn the_table_follows_the_ledger() {
         let bits = chance.bits();
         let (offset, len) = (bits % STEPS * STEP, (1 + bits / 64 % 4) * STEP);
         let range = range(offset, len.min(STEP * STEPS - offset), counter);
-        let row =
-            SlotRow { offset, len: range.entry_len, version: range.version, object_offset: 7 };
+        let row = SlotRow {
+            offset,
+            len: range.entry_len,
+            version: range.version,
+            object_offset: 7,
+            digest: None,
+        };
         let begun = begin(&host, &range);
         // An overlapping write removes these entries even if it is refused later.
         held.retain(|_, other| {
@@ -172,4 +179,29 @@ fn a_segment_that_starts_empty_is_closed_for_those_who_mapped_it_before() {
     complete(&RangeWrite { segment: renamed, ..range(STEP, STEP, 2) });
     assert_eq!(fresh.find(STEP).map(|seen| seen.row.version.counter), Some(2));
     assert!(reader.find(STEP).is_none_or(|seen| !reader.still_holds(&seen)));
+}
+
+#[test]
+fn a_segment_that_verifies_has_digests_at_once_and_reads_no_part_that_has_changed() {
+    let region = Region::anonymous(STEP * STEPS).expect("a little memory");
+    let host = Host::new(vec![Segment::new(SEGMENT, region).verifying(true)]);
+    host.see_epoch(EPOCH);
+    let shared = host.share(SEGMENT).expect("it is shared");
+    let table = shared.slots.descriptor().try_clone_to_owned().expect("a descriptor");
+    let reader = SlotReader::received(&table, STEP * STEPS).expect("it is a table");
+    let entry = range(0, 5 * STEP, 1);
+    let ticket = begin(&host, &entry).expect("nobody is in the way");
+    let written = ticket.memory.raw().chunk_crcs();
+    assert_eq!(host.complete_write(ticket, Vec::new()), Ok(()));
+    assert_eq!(reader.find(0).expect("it is complete").row.digest, Some(digest(&written)));
+    let (segment, version, object_offset, seal) = (SEGMENT, entry.version, 7, Seal::NONE);
+    let read = |from, len| {
+        let part = RangeRead { segment, offset: 0, version, object_offset, from, len, seal };
+        host.begin_read(&part).map(|ticket| ticket.memory.len())
+    };
+    shared.region.slice(9 * STEP / 2, 1).expect("in the second chunk").write_from(&[1]);
+    assert_eq!(read(10, 100), Ok(100), "the first chunk is as it was");
+    assert_eq!(read(5 * STEP - 10, 10), Err(ErrorCode::ObjectNotFound));
+    assert_eq!(read(10, 100), Err(ErrorCode::ObjectNotFound), "the entry is lost");
+    assert_eq!(reader.find(0), None);
 }

@@ -11,7 +11,7 @@ use super::carrier::{Far, FarVisit, InPlace, reopen};
 use super::peer::{FarPeer, FarSegment};
 use super::staging::StagingBuffer;
 use crate::carrier::{Fate, Pending};
-use crate::{ReadOp, Source, TransferError};
+use crate::{ReadOp, Source, TransferError, verify};
 
 /// Most reads that are proven together: their slots fit into a staging buffer.
 const MAX_TOGETHER: usize = 512;
@@ -133,6 +133,13 @@ impl<'a> FarReader<'a> {
         let found = lent.into_iter().zip(slots).filter_map(|((position, op, segment), slot)| {
             let slot = slot?;
             match check(op, &slot) {
+                // TCP reads it.
+                Ok(())
+                    if self.far.config.verify_reads
+                        && !verify::is_checkable(&op.range, &slot.row) =>
+                {
+                    None
+                }
                 Ok(()) => Some(FoundRead { position, op, segment, slot }),
                 Err(error) => {
                     fates[position] = Fate::Over(Err(error));
@@ -210,8 +217,12 @@ impl<'a> FarReader<'a> {
             slot_at(index).raw().read_into(&mut slot);
             let holds = read.slot.is_unchanged(&slot) && is_lent(&read.segment);
             if !fates[read.position].is_over() {
-                let result = if holds { Ok(Source::Fabric) } else { Err(TransferError::Stale) };
-                fates[read.position] = Fate::Over(result);
+                let proven = match holds {
+                    false => Err(TransferError::Stale),
+                    true if self.far.config.verify_reads => verify::check(read.op, &read.slot.row),
+                    true => Ok(()),
+                };
+                fates[read.position] = Fate::Over(proven.map(|()| Source::Fabric));
             }
         }
         Ok(())

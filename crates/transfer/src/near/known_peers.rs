@@ -10,7 +10,7 @@ use crate::{TcpConfig, TcpTransport, Transports, Way, local_socket};
 pub(crate) struct Near {
     /// The boot id of the kernel and the network namespace; `None` if the system does not tell.
     here: Option<(String, u64)>,
-    config: Arc<TcpConfig>,
+    pub(super) config: Arc<TcpConfig>,
     /// Asks peers where they run.
     tcp: Arc<TcpTransport>,
     pub(super) ways: Transports,

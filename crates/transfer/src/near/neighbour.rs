@@ -184,7 +184,7 @@ impl Neighbour {
         };
         let descriptors = connection.take_descriptors();
         self.give_back(connection);
-        let mapped = NearSegment::map(&shared, descriptors).map(Arc::new);
+        let mapped = NearSegment::map(&shared, descriptors, self.config.verify_reads).map(Arc::new);
         Ok(Ok(mapped
             .inspect_err(|error| {
                 tracing::warn!(segment = %id, %error, "a segment of this host cannot be mapped");

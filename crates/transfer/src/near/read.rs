@@ -49,9 +49,10 @@ fn settle(fates: &mut [Fate], position: usize, look: NearRead) {
 }
 
 impl NearReads<'_> {
-    /// Copies memory that is mapped here to devices.
+    /// Copies memory that is mapped here to devices. What has to be checked goes through memory of this process instead.
     fn read_to_devices(&self, wanted: &[Wanted], fates: &mut [Fate]) {
-        if wanted.is_empty() || !self.near.ways.near().contains(&Way::Shm) {
+        let is_mapped = self.near.ways.near().contains(&Way::Shm);
+        if wanted.is_empty() || !is_mapped || self.near.config.verify_reads {
             return;
         }
         let segments = wanted.iter().map(|&(position, visit)| {

@@ -9,7 +9,7 @@ use mooncake_wire::Shared;
 use super::prefault::PrefaultedParts;
 use crate::copy_out::copy_out;
 use crate::error::of_copy;
-use crate::{ReadOp, TransferError};
+use crate::{ReadOp, TransferError, verify};
 
 /// A segment of another process, as far as this one can reach it.
 pub(super) struct NearSegment {
@@ -20,6 +20,8 @@ pub(super) struct NearSegment {
     prefaulted: PrefaultedParts,
     /// Where it lies in the node's process, and how long it is.
     shared: Shared,
+    /// Whether bytes are checked after they were copied.
+    verifies: bool,
 }
 
 /// The result of a read that did not ask the node.
@@ -32,7 +34,11 @@ pub(super) enum NearRead {
 
 impl NearSegment {
     /// Maps what a node handed over: its table, and its memory if that is shared.
-    pub(super) fn map(shared: &Shared, descriptors: Vec<OwnedFd>) -> Result<Self, MapError> {
+    pub(super) fn map(
+        shared: &Shared,
+        descriptors: Vec<OwnedFd>,
+        verifies: bool,
+    ) -> Result<Self, MapError> {
         let mut descriptors = descriptors.into_iter();
         let missing = MapError::WrongKind { wanted: "a segment with its table" };
         let table = descriptors.next().ok_or(missing)?;
@@ -44,7 +50,7 @@ impl NearSegment {
             None
         });
         let prefaulted = PrefaultedParts::of(shared.len);
-        Ok(Self { slots, region, prefaulted, shared: shared.clone() })
+        Ok(Self { slots, region, prefaulted, shared: shared.clone(), verifies })
     }
 
     pub(super) fn region(&self) -> Option<&Region> {
@@ -95,6 +101,9 @@ impl NearSegment {
             Some(Err(error)) => return Ok(NearRead::Over(Err(error))),
             Some(Ok(seen)) => seen,
         };
+        if self.verifies && !verify::is_checkable(&op.range, &seen.row) {
+            return Ok(NearRead::Unknown);
+        }
         let start = op.range.offset.checked_add(op.range.from);
         let end = start.and_then(|start| start.checked_add(op.range.len));
         let (Some(start), Some(..)) = (start, end.filter(|&end| end <= self.shared.len)) else {
@@ -105,7 +114,7 @@ impl NearSegment {
             copy_from_process(pid, address, piece)?;
             address = address.wrapping_add(piece.len() as u64);
         }
-        Ok(NearRead::Over(if self.still_holds(&seen) { Ok(()) } else { Err(TransferError::Stale) }))
+        Ok(self.settled(&seen, op))
     }
 
     /// Copies the range out of the memory that is mapped here.
@@ -114,10 +123,13 @@ impl NearSegment {
             Ok(found) => found,
             Err(look) => return look,
         };
+        if self.verifies && !verify::is_checkable(&op.range, &seen.row) {
+            return NearRead::Unknown;
+        }
         if let Err(error) = copy_out(memory, &op.dst) {
             return NearRead::Over(Err(error));
         }
-        self.settled(&seen)
+        self.settled(&seen, op)
     }
 
     /// Where the range lies in the memory that is mapped here, and its slot.
@@ -135,8 +147,12 @@ impl NearSegment {
     }
 
     /// The result after the copy: stale if the node dropped the entry meanwhile.
-    fn settled(&self, seen: &SeenSlot) -> NearRead {
-        NearRead::Over(if self.still_holds(seen) { Ok(()) } else { Err(TransferError::Stale) })
+    fn settled(&self, seen: &SeenSlot, op: &ReadOp) -> NearRead {
+        NearRead::Over(match self.still_holds(seen) {
+            false => Err(TransferError::Stale),
+            true if self.verifies => verify::check(op, &seen.row),
+            true => Ok(()),
+        })
     }
 }
 
@@ -149,9 +165,9 @@ pub(super) fn read_to_devices(reads: &[(&NearSegment, &ReadOp)]) -> Vec<NearRead
     });
     let copied = copy_some(Direction::ToDevice, jobs.collect(), &|_| true);
     let all = reads.iter().zip(located).zip(copied);
-    let settle = all.map(|(((segment, _), located), copied)| match (located, copied) {
+    let settle = all.map(|(((segment, op), located), copied)| match (located, copied) {
         (Err(look), _) => look,
-        (Ok((_, seen)), Some(Ok(()))) => segment.settled(&seen),
+        (Ok((_, seen)), Some(Ok(()))) => segment.settled(&seen, op),
         (Ok(_), Some(Err(error))) => NearRead::Over(Err(of_copy(&error))),
         (Ok(_), None) => unreachable!("what was found is copied"),
     });

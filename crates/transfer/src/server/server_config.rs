@@ -4,7 +4,7 @@ use std::time::Duration;
 use mooncake_calls::{Side, Watch};
 use mooncake_connection::Roles;
 use mooncake_tls::Tls;
-use mooncake_types::BusyWait;
+use mooncake_types::{BusyWait, Secret};
 
 use super::served::Served;
 use crate::{FarLender, SealKeys};
@@ -15,7 +15,7 @@ pub struct ServerConfig {
     /// The pool that the node belongs to; clients of another are refused.
     pub cluster_id: String,
     /// The secret that members of the pool share; empty if there is none.
-    pub auth_token: String,
+    pub auth_token: Secret,
     /// Tokens of peers that may do less than those that know that secret.
     pub roles: Option<Roles>,
     /// Most connections at a time; further ones are refused.
@@ -40,7 +40,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             cluster_id: String::new(),
-            auth_token: String::new(),
+            auth_token: Secret::default(),
             roles: None,
             max_connections: 1024,
             busy_poll: BusyWait::DEFAULT_LIMIT,

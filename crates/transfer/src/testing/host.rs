@@ -350,6 +350,7 @@ impl Segment {
             len: range.end - range.start,
             version,
             object_offset: 0,
+            digest: checksums.as_deref().map(mooncake_memory::digest),
         });
         self.entries.push(Entry { range, version, grant, checksums });
     }

@@ -7,8 +7,8 @@ use mooncake_types::{
     ChangesPage, ClientId, CreateTask, EntryState, Epoch, ErrorCode, ExistOptions, Follow,
     FollowPage, InventoryEntry, InventoryPage, Medium, MountSegment, PrefetchLimits, PutEnd,
     PutItem, PutMode, PutRevoke, PutStart, RangeDrop, RangeRead, RangeWrite, ReadCounts,
-    ReadReport, ReadVolume, ReplicateConfig, Request, Scan, ScanAction, Seal, SealKey, SegmentId,
-    SharedDirectory, SoftPin, TaskId, TaskKind, Version,
+    ReadReport, ReadVolume, ReplicateConfig, Request, Scan, ScanAction, Seal, SealKey, Secret,
+    SegmentId, SharedDirectory, SoftPin, TaskId, TaskKind, Version,
 };
 use mooncake_wire::{
     Begun, Hello, Kind, LocalSocket, PROTOCOL_VERSION, Proof, Refusal, RemoteSegment, Role, Shared,
@@ -114,7 +114,7 @@ fn hello() -> impl Strategy<Value = Hello> {
             cluster_id,
             role,
             client: ClientId(client),
-            auth_token: String::new(),
+            auth_token: Secret::default(),
         },
     )
 }

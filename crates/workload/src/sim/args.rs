@@ -160,9 +160,9 @@ impl SimArgs {
 fn size(text: &str) -> Result<u64, String> {
     let size: ByteSize =
         text.parse().map_err(|_| "expected bytes like 65536, or a size like 64KB".to_owned())?;
-    match size.0 <= limits::MAX_SEGMENT_BYTES {
+    match size.0 <= limits::MAX_MEMORY_SEGMENT_BYTES {
         true => Ok(size.0),
-        false => Err(format!("expected at most {} bytes", limits::MAX_SEGMENT_BYTES)),
+        false => Err(format!("expected at most {} bytes", limits::MAX_MEMORY_SEGMENT_BYTES)),
     }
 }
 

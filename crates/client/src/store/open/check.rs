@@ -11,7 +11,7 @@ const LOCAL_BUFFER_BYTES: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 40;
 
 /// Refuses a configuration that is wrong on any machine.
 pub(super) fn check(config: &StoreConfig) -> Result<(), OpenError> {
-    let segment_sizes = limits::MIN_SEGMENT_BYTES..=limits::MAX_SEGMENT_BYTES;
+    let segment_sizes = limits::MIN_SEGMENT_BYTES..=limits::MAX_MEMORY_SEGMENT_BYTES;
     if config.segment_bytes != 0 && !segment_sizes.contains(&config.segment_bytes) {
         return Err(OpenError::SegmentSize { bytes: config.segment_bytes });
     }

@@ -56,7 +56,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     let hot_cache = opening.hot_cache(&metrics)?;
     let upkeep = UpkeepThread::start(&host).map_err(thread_error("upkeep"))?;
     let disks = opening.lend(&mut master, &host, (&hostname, &endpoint))?;
-    let mounts = Mounts::new(hostname.clone(), endpoint, opening.config.domains.clone());
+    let mounts = Mounts::new(hostname.clone(), endpoint, &opening.config);
     mounts.add_disks(disks);
     let tasks = Arc::new(opening.tasks(&host, &metrics));
     let waking = Arc::clone(&tasks);

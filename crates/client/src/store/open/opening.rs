@@ -228,6 +228,7 @@ impl Opening {
             transfer_timeout: self.config.transfer_timeout,
             busy_poll: self.config.busy_poll,
             silence_timeout: self.config.transfer_silence,
+            verify_reads: self.config.verify_reads,
             ..TcpConfig::default()
         }
     }

@@ -32,7 +32,8 @@ impl Opening {
         segment_warnings::check_size(bytes);
         let region = Region::anonymous(bytes)
             .map_err(|error| OpenError::Map { bytes, reason: error.to_string() })?;
-        Ok(vec![Segment::new(id, region.emptied_at_end())])
+        let segment = Segment::new(id, region.emptied_at_end());
+        Ok(vec![segment.verifying(self.config.verify_reads)])
     }
 
     /// Opens the segment's file. This process takes over the client id in it, by which the master knows the owner of
@@ -58,7 +59,7 @@ impl Opening {
         }
         let (path, past) = (path.display(), named.past);
         self.client = named.client;
-        let segment = Segment::named(new_id, named)?;
+        let segment = Segment::named(new_id, named)?.verifying(self.config.verify_reads);
         match past {
             SegmentOrigin::None => {
                 tracing::info!(%path, segment = %segment.id(), "a named segment is made");

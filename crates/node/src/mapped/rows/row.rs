@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use mooncake_memory::digest;
 use mooncake_types::{Epoch, RangeWrite, Seal, SegmentId, Version, limits};
 
-use super::super::inherited::{KeptChecksums, digest};
+use super::super::inherited::KeptChecksums;
 use crate::ledger::Entry;
 
 /// Entries above 128 MiB, with more checksums than this, keep their digest: the next process computes them again.
