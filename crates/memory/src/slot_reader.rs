@@ -103,7 +103,7 @@ mod tests {
 
     fn row(offset: u64, len: u64, counter: u64) -> SlotRow {
         let version = Version { epoch: Epoch(counter ^ 5), counter };
-        let digest = (counter % 2 == 0).then_some(counter as u32);
+        let digest = counter.is_multiple_of(2).then_some(counter as u32);
         SlotRow { offset, len, version, object_offset: counter * 3, digest }
     }
 
