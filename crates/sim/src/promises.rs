@@ -25,7 +25,8 @@ pub(crate) struct Promises {
     evicted: BTreeSet<Version>,
     /// Versions of nodes that are gone, or went since the last event.
     gone: BTreeSet<Version>,
-    /// Segments that the record struck, each with those that were behind since before it.
+    /// Segments that the record struck, and others that could tell what those lacked, each with segments that were behind
+    /// since before it.
     struck: Vec<(SegmentId, Vec<SegmentId>)>,
     /// Segments that lack changes which only a segment could tell that is gone, or for which the record had no room.
     untold: BTreeSet<SegmentId>,
@@ -112,7 +113,11 @@ impl Promises {
     /// A change is about to be written to the record.
     pub(crate) fn note_written(&mut self, effect: Effect, store: &Store) {
         match effect {
-            Effect::Strike(id) => self.struck.push((id, store.behind_before(id))),
+            Effect::Strike(id) => {
+                self.struck.push((id, store.behind_before(id)));
+                // If one of these is gone, it takes the struck one along.
+                self.struck.extend(store.ahead_of(id).into_iter().map(|it| (it, vec![id])));
+            }
             // It has no room for what later leaders would have to know.
             Effect::MarkBehind(id, since) if since == Version::default() && store.is_full() => {
                 self.untold.insert(id);
@@ -190,11 +195,21 @@ impl World {
             _ => Config::default().disk_ttl_ms,
         };
         let client = self.members[number].client;
-        if self.run_state.promises.untold.contains(&node.segment()) {
+        // A leader may know that it strikes the segment before the record does.
+        let mut ahead = self.store.ahead_of(node.segment()).into_iter();
+        if self.run_state.promises.untold.contains(&node.segment())
+            || ahead.any(|id| !self.is_somewhere(id))
+        {
             return true;
         }
         (!self.hosts[number].is_alive && !node.is_named())
             || self.run_state.promises.is_given_up(client, 1_000 * ttl_ms)
+    }
+
+    /// Whether a node has a segment still.
+    fn is_somewhere(&self, id: SegmentId) -> bool {
+        let mut nodes = self.hosts.iter().flat_map(|host| &host.nodes);
+        nodes.any(|node| node.segment() == id)
     }
 
     /// The versions of which nodes hold all bytes, in one entry or in several.
@@ -237,8 +252,7 @@ impl World {
         let behind = restarted.flat_map(|node| self.store.behind_before(node.segment()));
         self.run_state.promises.untold.extend(behind);
         for (id, behind) in std::mem::take(&mut self.run_state.promises.struck) {
-            let mut nodes = self.hosts.iter().flat_map(|host| &host.nodes);
-            if !nodes.any(|node| node.segment() == id) {
+            if !self.is_somewhere(id) {
                 self.run_state.promises.untold.extend(behind);
             }
         }

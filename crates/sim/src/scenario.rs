@@ -223,6 +223,12 @@ impl Scenario {
         scenario.with_fabric(kind, &mut Chance::new(seed ^ 0xfab_51de))
     }
 
+    /// For how long no page of a report may come, until the leader takes the node for silent: a page and a ping before it
+    /// may both be late, and their answers, too.
+    pub(crate) fn report_silence_ms(&self) -> u64 {
+        self.client_ttl_ms.max(4 * 200 * self.latency_us / 1_000)
+    }
+
     fn shaped(
         self,
         kind: Kind,
@@ -241,9 +247,11 @@ impl Scenario {
         }
     }
 
-    /// In half of the runs in which processes die, nodes lose bytes, or the record has room for few overruled keys.
+    /// In half of the runs in which processes die, and in all with successors, nodes lose bytes, or the record has room for
+    /// few overruled keys.
     fn with_losses(self, kind: Kind, apart: &mut Chance) -> Self {
-        if self.has_rivals || matches!(kind, Kind::Calm | Kind::Network) || apart.below(2) > 0 {
+        let is_without = apart.below(2) > 0 && kind != Kind::Failovers;
+        if self.has_rivals || matches!(kind, Kind::Calm | Kind::Network) || is_without {
             return self;
         }
         let most_overruled = one_of(apart, &[self.most_overruled, (1, 3), (4, 40), (0, 1_000)]);
@@ -336,7 +344,7 @@ impl Scenario {
             most_len,
             segment_len: one_of(apart, &[20, 60]) * most_len,
             // The record is written once for each of 50 mounts.
-            client_ttl_ms: 2_000,
+            client_ttl_ms: if nodes < 50 { one_of(apart, &[600, 2_000]) } else { 2_000 },
             latency_us: 3_000,
             put_discard_ms: 3_000,
             put_release_ms: 3_000,
@@ -347,7 +355,8 @@ impl Scenario {
         }
     }
 
-    /// A few nodes that are away for some time, but seldom for so long that they are given up, and masters that die meanwhile.
+    /// A few nodes that are away for some time, in most runs seldom for so long that they are given up, and masters that die
+    /// meanwhile.
     /// Most operations change one of the same few keys.
     fn with_successors(self, apart: &mut Chance) -> Self {
         let faults = Faults {
@@ -364,7 +373,7 @@ impl Scenario {
             nodes: one_of(apart, &[2, 3, 3, 4]),
             keys: one_of(apart, &[2, 3, 5]),
             pure_clients: 2,
-            client_ttl_ms: one_of(apart, &[2_000, 4_000]),
+            client_ttl_ms: one_of(apart, &[600, 2_000, 4_000]),
             lease_ms: one_of(apart, &[20, 100]),
             routes_last_ms: 100,
             latency_us: 500,

@@ -93,6 +93,15 @@ impl Store {
         self.members.values().filter(is_before).map(|other| other.segment).collect()
     }
 
+    /// The members that can tell what this one lacks, if it is behind.
+    pub(crate) fn ahead_of(&self, id: SegmentId) -> Vec<SegmentId> {
+        let Some(since) = self.members.get(&id).and_then(|member| member.behind) else {
+            return Vec::new();
+        };
+        let is_ahead = |other: &&Member| other.behind.is_none_or(|it| it > since);
+        self.members.values().filter(is_ahead).map(|other| other.segment).collect()
+    }
+
     fn join(&mut self, segment: SegmentId) -> &mut Member {
         let member = Member { segment, behind: None, is_disk: false };
         self.members.entry(segment).or_insert(member)

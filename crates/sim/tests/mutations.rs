@@ -215,38 +215,27 @@ fn removals_by_pattern_spare_what_does_not_match() {
     assert!(long.any(is_one), "no long run finds it");
 }
 
-#[test]
-#[ignore = "not found yet: 150 seeds of `failovers` find nothing"]
-fn l5_who_reports_is_waited_for() {
-    finds(Rule::ReportersAreAwaited, &[Kind::Failovers, Kind::Recovery], 500);
-}
+// Members that report or ping are waited for: runs are too short for leaders to lose anything when that is broken. Tests of the
+// master's state machine find it: `crates/meta/tests/rules/mutations.rs`.
 
 #[test]
-#[ignore = "not found yet: 200 seeds of `failovers` find nothing"]
-fn l5_who_pings_and_waits_for_others_is_waited_for() {
-    finds(Rule::TheHeardAreAwaited, &[Kind::Failovers, Kind::Recovery], 500);
-}
-
-#[test]
-#[ignore = "not found yet: 600 seeds of `failovers` find nothing"]
 fn l4_l6_what_the_record_struck_starts_empty() {
-    finds(Rule::StrangersStartEmpty, FAILOVERS, 5_000);
+    finds(Rule::StrangersStartEmpty, FAILOVERS, 1_000);
 }
 
 #[test]
-#[ignore = "not found yet: 600 seeds of `failovers` find nothing"]
+#[ignore = "a minute or two: it takes thousands of seeds; a test of the master's state machine finds it at once"]
 fn l4_l6_who_alone_could_tell_takes_others_along() {
     finds(Rule::WhoAloneKnewTakesOthersAlong, FAILOVERS, 5_000);
 }
 
 #[test]
-#[ignore = "not found yet: 200 seeds of `failovers` find nothing"]
 fn l4_l6_filtered_keys_are_overruled_too() {
-    finds(Rule::FilteredKeysAreOverruled, FAILOVERS, 5_000);
+    finds(Rule::FilteredKeysAreOverruled, FAILOVERS, 1_000);
 }
 
 #[test]
-#[ignore = "not found yet: 200 seeds of `failovers` find nothing"]
+#[ignore = "a minute or two: it takes thousands of seeds; a test of the client's membership finds it at once"]
 fn l6_what_a_node_lost_is_told_first() {
     finds(Rule::LossesAreToldFirst, FAILOVERS, 5_000);
 }

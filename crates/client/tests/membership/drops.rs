@@ -123,3 +123,15 @@ fn lost_entries_are_reported_to_a_new_leader_before_it_hears_what_is_left() {
     membership.see_losses(false);
     assert_eq!(step(&mut membership, 500), "report 1 page 0 from 0");
 }
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_client_that_does_not_report_lost_entries_first_fails_that_test() {
+    use mooncake_types::mutation::{Rule, break_rule};
+
+    break_rule(Some(Rule::LossesAreToldFirst));
+    let test = lost_entries_are_reported_to_a_new_leader_before_it_hears_what_is_left;
+    let result = std::panic::catch_unwind(test);
+    break_rule(None);
+    assert!(result.is_err());
+}

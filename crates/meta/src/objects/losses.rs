@@ -3,7 +3,7 @@
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ClientId, ErrorCode, RangeDrop, Reply};
 
-use super::record::ObjectState;
+use super::record::{ObjectState, Range};
 use crate::Meta;
 
 impl Meta {
@@ -20,29 +20,38 @@ impl Meta {
         }
         let mut are_written = true;
         for (key, range) in keys.iter().zip(ranges) {
-            let Some((object, replica)) = self.find_lost(from, key, range) else {
-                are_written &= self.is_loss_told(key, range);
-                continue;
-            };
-            match self.may_lose(object, replica) {
-                true => self.lose_replica(object, replica),
-                false => are_written = false,
-            }
+            are_written &= self.take_loss(from, key, range);
         }
         Reply::Done(if are_written { Ok(()) } else { Err(ErrorCode::UnavailableInCurrentStatus) })
     }
 
-    /// The object and its replica that lay in a range, unless the range holds something else by now.
-    fn find_lost(&self, from: ClientId, key: &str, range: &RangeDrop) -> Option<(u32, u8)> {
-        let slot = self.segments.find(range.segment)?;
-        let object = self.find(key)?;
-        let record = &self.objects[object];
-        let is_its = self.segments[slot].client == from
-            && record.state == ObjectState::Complete
-            && record.version == range.version;
-        let mut ranges = self.ranges_of(object).filter(|_| is_its);
-        let lost =
-            ranges.find(|(_, it)| it.segment == slot && self.offset_of(it) == range.offset)?;
-        Some((object, lost.1.replica))
+    /// False while the record does not have what the lost bytes hid.
+    fn take_loss(&mut self, from: ClientId, key: &str, lost: &RangeDrop) -> bool {
+        let Some(id) = self.find_lost(from, key, lost) else { return self.is_loss_told(key, lost) };
+        let &Range { object, replica, segment, .. } = &self.ranges[id];
+        match self.objects[object].state {
+            ObjectState::Complete => {
+                let may_lose = self.may_lose(object, replica);
+                if may_lose {
+                    self.lose_replica(object, replica);
+                }
+                return may_lose;
+            }
+            // The put or copy ends without it.
+            ObjectState::Processing
+            | ObjectState::Waiting
+            | ObjectState::Overtaken
+            | ObjectState::Copying => self.reviews.lose(segment, id),
+            ObjectState::Gathering => self.forget_piece(lost.version, id),
+            ObjectState::Tombstone => {}
+        }
+        self.is_loss_told(key, lost)
+    }
+
+    /// The range of the lost entry on a segment of the client, unless something else lies there by now.
+    fn find_lost(&self, from: ClientId, key: &str, lost: &RangeDrop) -> Option<u32> {
+        let slot = self.segments.find(lost.segment)?;
+        let is_its = self.segments[slot].client == from;
+        self.range_at(slot, lost.offset, key, lost.version).filter(|_| is_its)
     }
 }

@@ -77,7 +77,7 @@ impl Meta {
         if self.members.is_pending(Effect::Strike(id)) || self.retired_segments.contains(id) {
             return MountOutcome::StartEmpty;
         }
-        let adopts = self.recovery.phase.adopts();
+        let adopts = self.recovery.phase.adopts() || is_broken(Rule::StrangersStartEmpty);
         let may_report = match self.members.is_behind(id) {
             // A node that has not seen this epoch may still accept writes of an earlier leader.
             Some(_) if mount.is_empty && mount.seen_epoch >= self.term.epoch() => {
@@ -89,7 +89,7 @@ impl Meta {
                 !is_behind || is_missing || adopts
             }
             None if mount.is_empty => return MountOutcome::Ready,
-            None => adopts || is_broken(Rule::StrangersStartEmpty),
+            None => adopts,
         };
         match may_report {
             true => MountOutcome::WantsInventory,

@@ -15,7 +15,7 @@
 //! - When a put or a copy ends, only its named ranges count: the earlier process may have written the others.
 
 use mooncake_types::mutation::{Rule, is_broken};
-use mooncake_types::{EntryState, InventoryEntry};
+use mooncake_types::{EntryState, InventoryEntry, Version};
 
 use crate::Meta;
 use crate::effort::CHANGE;
@@ -66,19 +66,29 @@ impl Meta {
 
     /// The known range at the same place with the same key and version, if there is one.
     fn find_named(&self, slot: u32, entry: &InventoryEntry<'_>) -> Option<u32> {
+        let found = self.range_at(slot, entry.offset, entry.key, entry.version);
+        found.filter(|&id| self.ranges[id].len == entry.len)
+    }
+
+    /// The known range of a version of a key that begins at an offset of a segment, if there is one.
+    pub(crate) fn range_at(
+        &self,
+        slot: u32,
+        offset: u64,
+        key: &str,
+        version: Version,
+    ) -> Option<u32> {
         let is_same = |object: &u32| {
             let record = &self.objects[*object];
-            record.version == entry.version && *record.key == *entry.key
+            record.version == version && *record.key == *key
         };
-        let holder = self.find(entry.key);
+        let holder = self.find(key);
         let copy = holder.and_then(|object| self.copy_of(object));
-        let pieces = self.recovery.waiting.get(&entry.version).map(|pieces| pieces.object);
-        let beside = self.find_beside(entry.key, entry.version);
-        let leased = self.tombstones.leased().of_version(entry.version);
+        let pieces = self.recovery.waiting.get(&version).map(|pieces| pieces.object);
+        let beside = self.find_beside(key, version);
+        let leased = self.tombstones.leased().of_version(version);
         let known = [holder, copy, beside, leased, pieces].into_iter().flatten().filter(is_same);
-        let is_there = |range: &Range| {
-            range.segment == slot && range.len == entry.len && self.offset_of(range) == entry.offset
-        };
+        let is_there = |range: &Range| range.segment == slot && self.offset_of(range) == offset;
         let mut ranges = known.flat_map(|object| self.ranges_of(object));
         ranges.find(|(_, range)| is_there(range)).map(|(id, _)| id)
     }

@@ -11,7 +11,7 @@ use crate::objects::Range;
 #[derive(Debug, Default)]
 pub(crate) struct Reviews {
     pub(super) by_slot: BTreeMap<u32, Review>,
-    /// Ranges of running puts and copies that the inventory did not name.
+    /// Ranges of running puts and copies that the inventory did not name, or that nodes lost.
     pub(super) missed: HashSet<u32, FixedState>,
 }
 
@@ -41,6 +41,14 @@ impl Reviews {
         self.by_slot.remove(&slot);
     }
 
+    /// The bytes of a range of a running put or copy are lost.
+    pub(crate) fn lose(&mut self, slot: u32, id: u32) {
+        if let Some(review) = self.by_slot.get_mut(&slot) {
+            review.named.remove(&id);
+        }
+        self.missed.insert(id);
+    }
+
     /// Forgets a range that is free.
     pub(crate) fn forget_range(&mut self, id: u32) {
         if !self.missed.is_empty() {
@@ -61,7 +69,7 @@ impl Reviews {
         self.by_slot.keys().copied()
     }
 
-    /// The ranges that reviews found missing.
+    /// The ranges that reviews found missing, or that nodes lost.
     pub(super) fn missed(&self) -> impl Iterator<Item = u32> {
         self.missed.iter().copied()
     }

@@ -78,7 +78,7 @@ impl Meta {
     }
 
     /// Forgets a waiting stripe and frees its range.
-    pub(super) fn forget_piece(&mut self, version: Version, range: u32) {
+    pub(crate) fn forget_piece(&mut self, version: Version, range: u32) {
         let piece = self.take_piece(version, range);
         self.unreserve(&[piece]);
     }

@@ -33,7 +33,10 @@ impl Meta {
         if let Some(before) = tells {
             self.lose_track_but(before, &struck);
         }
-        for id in struck {
+        // If this leader dies meanwhile, the next one knows who could tell what the others lack until those are struck.
+        let mut in_order: Vec<SegmentId> = struck.into_iter().collect();
+        in_order.sort_by_key(|&id| self.members.behind_since(id).unwrap_or(NEWER_THAN_ALL));
+        for id in in_order {
             if let Some(slot) = self.segments.find(id) {
                 self.segments.set(slot, Closed::Struck, true);
             }

@@ -14,6 +14,8 @@ mod key_events;
 mod late_disk;
 mod leased_tombstones;
 mod losses;
+#[cfg(debug_assertions)]
+mod mutations;
 mod object_stores;
 mod offload;
 mod place;

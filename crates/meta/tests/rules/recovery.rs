@@ -217,7 +217,7 @@ fn a_member_that_does_not_report_in_time_is_struck() {
 }
 
 #[test]
-fn who_may_come_back_with_what_it_holds() {
+pub(crate) fn who_may_come_back_with_what_it_holds() {
     let behind = RecordedMembers {
         fresh: false,
         members: vec![Member { segment: A, behind: Some(Version::default()), is_disk: false }],
@@ -604,6 +604,23 @@ fn a_member_that_was_behind_and_does_not_come_is_struck_when_the_window_is_over(
 }
 
 /// It was probably paused, or cut off.
+/// If the leader dies in between, the next one must not believe a segment that lacks changes of which nobody can tell.
+#[test]
+fn a_segment_that_lacks_changes_is_struck_before_the_one_that_alone_could_tell_of_them() {
+    let member = |segment, behind| Member { segment, behind, is_disk: false };
+    let members = vec![member(A, None), member(B, Some(version(3)))];
+    let known = RecordedMembers { fresh: false, members, ..RecordedMembers::default() };
+    let mut world = leader(&[]);
+    world.meta = Meta::recover(Config::default(), EPOCH, world.now, &known);
+    let mut struck = Vec::new();
+    for _ in 0..60 {
+        world.advance(1_000);
+        struck.extend(record(&mut world));
+    }
+    struck.retain(|effect| matches!(effect, Effect::Strike(_)));
+    assert_eq!(struck, [Effect::Strike(B), Effect::Strike(A)]);
+}
+
 #[test]
 fn a_leader_that_heard_of_nobody_gives_its_members_time_once_more() {
     let mut world = leader(&[A]);

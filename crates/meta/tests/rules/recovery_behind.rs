@@ -184,7 +184,7 @@ fn who_fell_behind_comes_back_to_a_later_leader_with_all_that_did_not_change() {
 }
 
 #[test]
-fn who_alone_could_tell_what_another_lacks_takes_it_along() {
+pub(crate) fn who_alone_could_tell_what_another_lacks_takes_it_along() {
     let (before, known, _) = left_behind();
     let mut world = known.succeed(before.now);
     assert_eq!(

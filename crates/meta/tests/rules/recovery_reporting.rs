@@ -25,7 +25,7 @@ fn holds_all(world: &World) -> bool {
 }
 
 #[test]
-fn a_member_that_reports_for_longer_than_every_timer_loses_nothing_and_is_not_behind() {
+pub(crate) fn a_member_that_reports_for_longer_than_every_timer_loses_nothing_and_is_not_behind() {
     let mut world = leader(&[A]);
     assert_eq!(mount(&mut world, A, false), mounted(MountOutcome::WantsInventory));
     for number in 0..8 {
@@ -203,7 +203,7 @@ fn a_node_that_unmounts_and_leaves_is_neither_listed_nor_out_of_sight_while_the_
 
 /// Its connections break again and again before it can mount.
 #[test]
-fn a_member_whose_node_pings_is_waited_for_and_not_for_ever() {
+pub(crate) fn a_member_whose_node_pings_is_waited_for_and_not_for_ever() {
     let strikes_b = |world: &mut World| record(world).contains(&Effect::Strike(B));
     for (pings_s, is_struck) in [(25, false), (200, true)] {
         let mut world = leader(&[A, B]);

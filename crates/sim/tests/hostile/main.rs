@@ -17,3 +17,4 @@ mod strategy;
 mod strategy_dummy;
 #[path = "../../../wire/tests/frames/strategy_reply.rs"]
 mod strategy_reply;
+mod told;

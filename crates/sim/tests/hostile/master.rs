@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use crate::frame::{Frame, decode, split};
 use crate::seed::runner;
 use crate::strategy::request;
+use crate::told::survive;
 
 const LEN: u64 = 1 << 20;
 
@@ -71,6 +72,16 @@ fn no_request_off_a_socket_ends_the_master() {
                 }
             }
             prop_assert_eq!(meta.check(), Ok(()));
+            Ok(())
+        })
+        .unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
+fn nothing_that_members_tell_a_new_leader_ends_it() {
+    runner(2_000)
+        .run(&vec(any::<u8>(), 0..600), |bytes| {
+            survive(&bytes);
             Ok(())
         })
         .unwrap_or_else(|failure| panic!("{failure}"));
