@@ -76,7 +76,6 @@ fn every_flag_of_the_pool_arrives() {
         }),
         kv_events: None,
         cluster_id: "blue".to_owned(),
-        slow_call: Config::default().slow_call,
         auth_token: "x".into(),
         roles: None,
         tls: None,

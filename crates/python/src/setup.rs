@@ -92,13 +92,7 @@ fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Setup, SetupError>> 
     };
     let protocol = text(&["protocol"])?.unwrap_or(Setup::default().protocol);
     let tenant_id = text(&["tenant_id"])?;
-    let http_port = match text(&["client_http_port"])? {
-        None => DEFAULT_HTTP_PORT,
-        Some(port) => match port.trim().parse() {
-            Ok(port) => port,
-            Err(_) => return Ok(Err(SetupError::not_a_port("client_http_port", &port))),
-        },
-    };
+    let http_port = http_port(config)?;
     let (serves_http, segment_reset, lends_disk) =
         (flag("enable_client_http_server")?, flag("segment_reset")?, flag("enable_ssd_offload")?);
     let verify_reads = flag("verify_reads")?;
@@ -120,7 +114,7 @@ fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Setup, SetupError>> 
             master_server_addr: places.master,
             metadata_server: places.metadata_server,
             tenant_id,
-            http_port: serves_http?.then_some(http_port),
+            http_port: serves_http?.then_some(http_port?),
             segment_path,
             tls: tls?,
             domains: domains?,
@@ -136,6 +130,13 @@ fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Setup, SetupError>> 
             ..Setup::default()
         };
         Ok(setup.with_ignored(&unused.collect::<Vec<_>>()))
+    }))
+}
+
+/// The port of the client's own HTTP server.
+fn http_port(config: &Bound<'_, PyDict>) -> PyResult<Result<u64, SetupError>> {
+    Ok(text_of(config, &["client_http_port"])?.map_or(Ok(DEFAULT_HTTP_PORT), |port| {
+        port.trim().parse().map_err(|_| SetupError::not_a_port("client_http_port", &port))
     }))
 }
 

@@ -26,7 +26,10 @@ impl Meta {
 
     /// Checks whether a mount can be accepted at all.
     pub(crate) fn check_mount(&self, mount: &MountSegment<'_>) -> Result<(), ErrorCode> {
-        let named = |text: &str| (1..=limits::MAX_NAME_BYTES).contains(&text.len());
+        // Names stand in lines of logs and of terminals.
+        let named = |text: &str| {
+            (1..=limits::MAX_NAME_BYTES).contains(&text.len()) && !text.contains(char::is_control)
+        };
         let longest = match mount.medium {
             Medium::Memory => limits::MAX_MEMORY_SEGMENT_BYTES,
             _ => limits::MAX_SEGMENT_BYTES,
