@@ -82,14 +82,16 @@ impl Far {
         fates: &[Fate],
         may: impl Fn(usize) -> bool,
     ) -> Vec<FarVisit> {
+        // The processor checks bytes, so they have to pass it.
+        let are_checked = matches!(batch, Batch::Reads(_)) && self.config.verify_reads;
         let wanted = open(fates).filter_map(|at| {
             let (len, memory) = (batch.len_bytes(at), batch.memory(at));
             if memory.total_len() != len || !may(at) {
                 return None;
             }
             let held = self.known.hold(memory);
-            let is_fit = memory.is_host() || held.is_some() && !self.is_near(batch.endpoint(at));
-            is_fit.then_some((at, held))
+            let is_direct = || !are_checked && held.is_some() && !self.is_near(batch.endpoint(at));
+            (memory.is_host() || is_direct()).then_some((at, held))
         });
         let wanted: Vec<(usize, Option<Vec<HeldMemory>>)> = wanted.collect();
         let endpoints = wanted.iter().map(|&(at, _)| batch.endpoint(at));

@@ -16,7 +16,9 @@ use super::rig::{
     EPOCH, Node, Object, all_ok, read_all, server_config, tcp_config, version, write_all,
 };
 use crate::testing::first_mismatch;
-use crate::{FarLender, HotCache, HotCacheConfig, Paths, ServerConfig, TransferError, Transport};
+use crate::{
+    FarLender, HotCache, HotCacheConfig, Paths, ServerConfig, TcpConfig, TransferError, Transport,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -252,4 +254,22 @@ fn what_a_hot_cache_keeps_is_staged_and_other_reads_are_not() {
     assert!(write_and_read(&paths, &short) > 0);
     assert_eq!(write_and_read(&paths, &Object::at(&node, 2 * MIB, 9 * MIB, 2)), 0);
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn reads_that_are_checked_are_staged_and_writes_are_not() {
+    let _turn = turn();
+    usual();
+    let node = Net::Verbs.lender(1, 16 * MIB);
+    let config = TcpConfig { verify_reads: true, ..tcp_config() };
+    let paths = Paths::new(None, config, "fabric,tcp".parse().unwrap());
+    let paths = paths.with_fabric(Some(Net::Verbs.device()));
+    for (counter, len) in [(1, 100_000), (2, MIB), (3, 9 * MIB + 5)] {
+        let object = Object::at(&node, 0, len, counter);
+        let source = Registered::with(&paths, &object.bytes());
+        let before = copies();
+        let written = paths.write(EPOCH, &[object.write_op(source.list(len as usize))]);
+        assert_eq!((written, copies()), (all_ok(1), before));
+        assert!(write_and_read(&paths, &object) > 0, "{len} bytes");
+    }
 }
