@@ -83,7 +83,7 @@ fn only_what_lies_there_now_on_a_segment_of_the_client_is_lost() {
 
 /// A put that has not ended, and the ranges of its replicas on the first segment and the second.
 fn running_put(world: &mut World, mode: PutMode, replicas: u32) -> (Grant, Vec<RangeDrop>) {
-    let nodes = vec!["node-1:12345", "node-2:12345"];
+    let nodes = ["node-1:12345", "node-2:12345"];
     let preferred_segments = nodes[..replicas as usize].to_vec();
     let config =
         ReplicateConfig { replica_num: replicas, preferred_segments, ..ReplicateConfig::default() };
