@@ -22,6 +22,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Callable
@@ -39,6 +40,8 @@ LED_S = 1.6
 SMALL, SMALL_PLACE = 16, 96
 # The time for which clients call before something is broken.
 BEFORE_S = 2.0
+# How often the processes of a slow machine stop and go on again.
+SLOW_PERIOD_S = 0.1
 
 
 class FailedError(Exception):
@@ -191,6 +194,35 @@ class Pool:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+class SlowMachine:
+    """Lets the processes of a pool run for one part in `times` of the time. Use it in a `with`."""
+
+    def __init__(self, pool: Pool, times: float) -> None:
+        self.pool, self.times = pool, times
+        self.is_over = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self) -> None:
+        while not self.is_over.is_set():
+            for number, share in ((signal.SIGCONT, 1 / self.times), (signal.SIGSTOP, 1 - 1 / self.times)):
+                self.signal(number)
+                self.is_over.wait(SLOW_PERIOD_S * share)
+
+    def signal(self, number: int) -> None:
+        for process in list(self.pool.processes):
+            process.signal(number)
+
+    def __enter__(self) -> None:
+        if self.times > 1:
+            self.thread.start()
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.is_over.set()
+        if self.thread.ident:
+            self.thread.join()
+        self.signal(signal.SIGCONT)
+
+
 def gap(answers: list[dict[str, Any]], since: float, until: float) -> float:
     """The longest time without a successful call."""
     ends = [answer["t1"] for answer in answers if answer["ok"] and since < answer["t1"] < until]
@@ -231,6 +263,7 @@ class Settings(NamedTuple):
     outage_s: float
     named_gb: float
     millions: float
+    slowdown: float
 
 
 def sizes(settings: Settings, replicas: int = 1) -> list[str]:
@@ -337,14 +370,15 @@ def master_killed_twice(nodes: int) -> Callable[[Pool, Settings], Outage]:
         master = pool.master(port, http_port=http_port)
         add_nodes(pool, address, nodes, count * SMALL_PLACE // nodes + (64 << 20))
         pool.fill(address, *what, for_s=patience_s)
-        master.kill()
-        second = pool.master(port, http_port=http_port)
-        time.sleep(LED_S)
-        second.kill()
-        since = time.monotonic()
-        master = pool.master(port, http_port=http_port)
-        master.wait_for(lambda: serves(http_port), "the objects do not come back", patience_s)
-        took = time.monotonic() - since
+        with SlowMachine(pool, settings.slowdown):
+            master.kill()
+            second = pool.master(port, http_port=http_port)
+            time.sleep(LED_S * settings.slowdown)
+            second.kill()
+            since = time.monotonic()
+            master = pool.master(port, http_port=http_port)
+            master.wait_for(lambda: serves(http_port), "the objects do not come back", patience_s)
+            took = time.monotonic() - since
         finder = pool.role("find", address, *what, "--patience", "0")
         assert finder.child.stdin
         finder.child.stdin.write(b"\n")
@@ -386,9 +420,9 @@ SCENARIOS: dict[str, Callable[[Pool, Settings], Outage]] = {
 
 def measure(package: str, name: str, args: argparse.Namespace) -> Outage | str:
     quick = args.quick
-    settings = Settings(args.objects, args.outage, args.named_gb, args.millions)
+    settings = Settings(args.objects, args.outage, args.named_gb, args.millions, args.slowdown)
     if quick:
-        settings = Settings(args.objects // 5, args.outage / 3, args.named_gb / 10, args.millions / 100)
+        settings = Settings(args.objects // 5, args.outage / 3, args.named_gb / 10, args.millions / 100, args.slowdown)
     print(f"{package}: {name}", file=sys.stderr, flush=True)
     try:
         with Pool(package, args.programs) as pool:
@@ -415,6 +449,12 @@ def main() -> None:
     parser.add_argument("--named-gb", type=float, default=1, help="GiB that the named segment holds (1)")
     parser.add_argument(
         "--millions", type=float, default=20, help="million objects of 16 bytes, where so many are put (20)"
+    )
+    parser.add_argument(
+        "--slowdown",
+        type=float,
+        default=1,
+        help="how many times slower the processes run from the first death on, where so many are put (1)",
     )
     parser.add_argument("--scenario", action="append", choices=list(SCENARIOS), help="only this one; may be repeated")
     parser.add_argument("--programs", type=pathlib.Path, help="where this project's programs are, if not in its wheel")
