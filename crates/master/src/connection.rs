@@ -1,6 +1,7 @@
 //! One RPC connection: reads all bytes that have arrived, answers all requests in them, writes once.
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use mooncake_types::{
 use mooncake_wire::{Header, Kind, trace_of};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
@@ -82,7 +84,7 @@ pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: Peer) {
         Connection { shell, stream, inbox, output, access, served, half_since, held };
     // Dropped before the stream. Otherwise a child process could keep the connection open after this one died.
     let private = PrivateWhile::open(&connection.stream);
-    let client = match connection.admit().await {
+    let client = match connection.admit(peer).await {
         Ok(client) => client,
         Err(Rejected::Gone) => return debug!(%peer, "closed without a HELLO"),
         Err(Rejected::Http2(first)) => {
@@ -152,14 +154,21 @@ struct Connection {
 }
 
 impl Connection {
-    async fn admit(&mut self) -> Result<ClientId, Rejected> {
+    async fn admit(&mut self, peer: Peer) -> Result<ClientId, Rejected> {
         let shell = Rc::clone(&self.shell);
+        let given_up = Rc::new(Notify::new());
+        let address = peer.host().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let (place, another) = shell.greeting.borrow_mut().take(address, Rc::clone(&given_up));
+        another.iter().for_each(|end| end.notify_one());
         let greeting = handshake::greet(&shell.config, &mut self.stream, &mut self.inbox);
         let greeting = tokio::select! {
             biased;
-            greeting = greeting => greeting?,
-            () = shell.stopped() => return Err(Rejected::Gone),
+            greeting = greeting => greeting,
+            () = given_up.notified() => Err(Rejected::Gone),
+            () = shell.stopped() => Err(Rejected::Gone),
         };
+        shell.greeting.borrow_mut().give_back(place);
+        let greeting = greeting?;
         let owner = shell.owner.borrow();
         if owner.authority() == Authority::Over {
             return Err(Rejected::Gone);

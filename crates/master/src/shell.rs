@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mooncake_kv_events::Publisher;
-use mooncake_types::{MountSegment, Tick};
+use mooncake_types::{FairPlaces, MountSegment, Tick};
 use tokio::sync::{Notify, watch};
 
 use crate::config::Config;
@@ -38,6 +38,8 @@ pub(crate) struct Shell {
     pub(crate) task_waiters: TaskWaiters,
     pub(crate) matcher: Matcher,
     pub(crate) long_frames: Rc<LongFrames>,
+    /// Peers that have connected and not greeted yet. For one too many, another of the address with the most is cut off.
+    pub(crate) greeting: RefCell<FairPlaces<Rc<Notify>>>,
     /// Publishes where keys lie, if that is configured.
     kv_events: Option<Arc<Publisher>>,
     /// Where connections go that speak HTTP/2.
@@ -53,6 +55,7 @@ impl Shell {
         (kv_events, http2): (Option<Arc<Publisher>>, Option<Http2Door>),
     ) -> Shell {
         let request_poller = RequestPoller::new(config.busy_poll);
+        let greeting = RefCell::new(FairPlaces::new((config.max_connections / 2).max(16)));
         Shell {
             config,
             owner: RefCell::new(owner),
@@ -65,6 +68,7 @@ impl Shell {
             task_waiters: TaskWaiters::default(),
             matcher: Matcher::default(),
             long_frames: Rc::default(),
+            greeting,
             kv_events,
             http2,
         }

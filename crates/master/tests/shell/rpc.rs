@@ -130,6 +130,16 @@ fn a_frame_that_trickles_in_has_no_more_time() {
 }
 
 #[test]
+fn silent_connections_of_one_host_keep_nobody_out() {
+    let master = start_with(Config { max_connections: 64, ..config() });
+    let mut silent: Vec<_> = (0..200).map(|_| dial(master.rpc)).collect();
+    let begun = Instant::now();
+    eventually("a client is served", || Rpc::connect(master.rpc, &hello(3)).is_ok());
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(read_frame(&mut silent[0]).is_none(), "the oldest was cut off");
+}
+
+#[test]
 fn connections_over_the_limit_are_told_so() {
     let master = start_with(Config { max_connections: 2, ..config() });
     let (_first, second) = (master.connect(1), master.connect(2));

@@ -172,7 +172,7 @@ impl Acceptor {
             None => {
                 let context = Arc::clone(&self.context);
                 let service = Service::new(Arc::clone(&connection), context, receiver);
-                if let Some(pins) = service.run() {
+                if let Some(pins) = service.run(&self.registry) {
                     let peer = OverduePeer { connection, pins, membership };
                     self.context.overdue.add(peer, &self.registry);
                 }

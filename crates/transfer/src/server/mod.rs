@@ -73,7 +73,7 @@ impl DataServer {
     ) -> io::Result<DataServer> {
         let opened = Listeners::open(listener.into(), &config)?;
         let Listeners { address, listeners, local_socket } = opened;
-        let registry = Arc::new(Registry::default());
+        let registry = Arc::new(Registry::new(config.max_connections));
         let keepalives = Arc::<Keepalives>::default();
         let mut server = DataServer {
             address,

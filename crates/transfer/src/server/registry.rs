@@ -1,16 +1,20 @@
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use mooncake_types::FairPlaces;
 
 use super::connection::PeerConnection;
 use crate::Interrupt;
 
 /// The connections that are open, and how many threads serve them or wait for one.
-#[derive(Default)]
 pub(super) struct Registry {
     state: Mutex<ServedConnections>,
     /// Notified when a thread has ended.
     ended: Condvar,
+    /// Peers that have not greeted yet. For one too many, another of the address with the most is cut off.
+    greeting: Mutex<FairPlaces<Arc<PeerConnection>>>,
 }
 
 #[derive(Default)]
@@ -46,6 +50,12 @@ impl Drop for RunningThread {
 }
 
 impl Registry {
+    /// Of so many connections at most, half may be of peers that have not greeted yet, or a few.
+    pub(super) fn new(max_connections: usize) -> Self {
+        let greeting = Mutex::new(FairPlaces::new((max_connections / 2).max(16)));
+        Self { state: Mutex::default(), ended: Condvar::new(), greeting }
+    }
+
     fn lock(&self) -> MutexGuard<'_, ServedConnections> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -68,6 +78,23 @@ impl Registry {
         state.next_id += 1;
         state.open.insert(id, Arc::clone(connection));
         Some(ConnectionGuard { registry: Arc::clone(self), id })
+    }
+
+    /// Does the greeting of a peer. It may be cut off for others.
+    pub(super) fn while_greeting<R>(
+        &self,
+        connection: &Arc<PeerConnection>,
+        greet: impl FnOnce() -> R,
+    ) -> R {
+        let places = || self.greeting.lock().unwrap_or_else(PoisonError::into_inner);
+        let address = connection.stream().peer_addr();
+        // By a local socket, or behind a thread that decrypts, a peer has no address here.
+        let address = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
+        let (number, given_up) = places().take(address, Arc::clone(connection));
+        given_up.iter().for_each(|other| other.sever());
+        let greeted = greet();
+        places().give_back(number);
+        greeted
     }
 
     pub(super) fn is_closed(&self) -> bool {

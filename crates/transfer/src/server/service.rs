@@ -13,6 +13,7 @@ use super::held_pins::HeldPins;
 use super::keepalive::Keepalive;
 use super::receiver::Receiver;
 use super::refuse;
+use super::registry::Registry;
 use super::server_context::ServerContext;
 use crate::sums::ChunkSums;
 use crate::{FarLender, SegmentHost, stream};
@@ -105,8 +106,10 @@ impl Service {
     }
 
     /// Serves the connection to its end. Returns what the peer has not given back in time.
-    pub(super) fn run(mut self) -> Option<HeldPins> {
-        let end = match self.welcome().and_then(|()| self.serve()) {
+    pub(super) fn run(mut self, registry: &Registry) -> Option<HeldPins> {
+        let connection = Arc::clone(&self.connection);
+        let welcomed = registry.while_greeting(&connection, || self.welcome());
+        let end = match welcomed.and_then(|()| self.serve()) {
             Ok(never) => match never {},
             Err(end) => end,
         };

@@ -273,6 +273,20 @@ fn a_peer_that_does_not_introduce_itself_is_shut_out() {
 }
 
 #[test]
+fn silent_connections_of_one_host_keep_nobody_out() {
+    let config = ServerConfig { max_connections: 64, ..server_config() };
+    let node = Node::with_config(1, 1 << 20, config);
+    let object = Object::at(&node, 0, 1000, 1);
+    let mut silent: Vec<TcpStream> = (0..200).map(|_| connect(&node.endpoint)).collect();
+    let begin = Instant::now();
+    wait_until("a client is served", || {
+        write_all(&tcp(), std::slice::from_ref(&object)) == all_ok(1)
+    });
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    assert!(matches!(silent[0].read(&mut [0]), Ok(0) | Err(_)), "the oldest was cut off");
+}
+
+#[test]
 fn too_many_connections_are_told_so() {
     let config = ServerConfig { max_connections: 2, ..server_config() };
     let node = Node::with_config(1, 1 << 20, config);
