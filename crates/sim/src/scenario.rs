@@ -223,12 +223,6 @@ impl Scenario {
         scenario.with_fabric(kind, &mut Chance::new(seed ^ 0xfab_51de))
     }
 
-    /// For how long no page of a report may come, until the leader takes the node for silent: a page and a ping before it
-    /// may both be late, and their answers, too.
-    pub(crate) fn report_silence_ms(&self) -> u64 {
-        self.client_ttl_ms.max(4 * 200 * self.latency_us / 1_000)
-    }
-
     fn shaped(
         self,
         kind: Kind,
@@ -344,7 +338,7 @@ impl Scenario {
             most_len,
             segment_len: one_of(apart, &[20, 60]) * most_len,
             // The record is written once for each of 50 mounts.
-            client_ttl_ms: if nodes < 50 { one_of(apart, &[600, 2_000]) } else { 2_000 },
+            client_ttl_ms: 2_000,
             latency_us: 3_000,
             put_discard_ms: 3_000,
             put_release_ms: 3_000,

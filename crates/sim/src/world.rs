@@ -426,7 +426,7 @@ pub(crate) fn config(scenario: &Scenario, chance: &mut Chance) -> Config {
     Config {
         lease_ttl_ms: scenario.lease_ms,
         client_ttl_ms: scenario.client_ttl_ms,
-        report_silence_ms: scenario.report_silence_ms(),
+        report_silence_ms: scenario.client_ttl_ms,
         put_discard_ms: scenario.put_discard_ms,
         put_release_ms: scenario.put_release_ms,
         stripe_threshold_bytes: scenario.stripe_threshold,
