@@ -57,7 +57,8 @@ def shared_store(request: pytest.FixtureRequest) -> Iterator[MooncakeDistributed
     elif getattr(request, "param", "master") == "fabric":
         cluster = request.getfixturevalue("one_sided_cluster")
         with patch.dict(os.environ, FABRIC):
-            yield cluster.store()
+            store = cluster.store()
+        yield store
     else:
         yield request.getfixturevalue("cluster").store()
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import mooncake
 
 DISTRIBUTION = "mooncake-pool"
-# `bench/package.py` limits a release wheel to 15 MB. The test build is larger by two thirds and more: it had
-# 25.5 MB when TLS, tenants, libibverbs and the commands on objects had come.
-MAX_TEST_WHEEL_BYTES = 26_500_000
+# `bench/package.py` limits a release wheel to 15 MB, which it exceeds by 2. The test build is larger by a third: it had
+# 22.9 MB when traces, checked reads, and NICs that reach a GPU had come.
+MAX_TEST_WHEEL_BYTES = 23_200_000
 COMMANDS = {"mooncake", "mooncake_master", "mooncake_client"}
 PLACES_OF_COMPLETIONS = (
     "bash-completion/completions/{}",
@@ -63,12 +63,13 @@ def test_the_wheel_brings_man_pages_and_completions() -> None:
 
 def test_the_wheel_is_small(tmp_path: Path) -> None:
     stripped = []
-    # The test build keeps symbols that a release build strips.
+    # The test build keeps what a release build leaves out: symbols, and the tables by which all functions of a library
+    # unwind, whether they are used or not.
     for number, path in enumerate(binaries()):
         stripped.append(tmp_path / f"{number}")
-        subprocess.run(["strip", "-o", stripped[-1], path], check=True)
+        subprocess.run(["strip", "--remove-section=.gcc_except_table", "-o", stripped[-1], path], check=True)
     others = set(installed()) - set(binaries())
-    packed = sum(len(zlib.compress(path.read_bytes())) for path in [*stripped, *others])
+    packed = sum(len(zlib.compress(path.read_bytes(), 9)) for path in [*stripped, *others])
     assert packed < MAX_TEST_WHEEL_BYTES
 
 

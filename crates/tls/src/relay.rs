@@ -75,11 +75,10 @@ pub(crate) async fn relay(
     // A program may read as late as it likes.
     let mut inwards = std::pin::pin!(pass(&mut from_peer, &mut to_program, Duration::MAX));
     tokio::select! {
-        // A peer that takes nothing more has nothing more to say either.
-        sent = &mut outwards => if sent.is_ok() {
+        // Whoever takes nothing more may have answered before: it refused what it did not read.
+        _ = &mut outwards => {
             let _ = timeout(LINGER, inwards).await;
-        },
-        // A program that takes nothing more may have answered before: it refused what it did not read.
+        }
         _ = &mut inwards => {
             let _ = timeout(LINGER, outwards).await;
         }
