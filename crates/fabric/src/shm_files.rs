@@ -1,7 +1,7 @@
 //! Files of the provider `shm`. Each endpoint has one of 16 MB in `/dev/shm`, which a process that is killed leaves there, and
 //! which the provider names after the process's number: it takes a killed process's file for that of the new process with
 //! that number, and the files of two containers with one `/dev/shm` for each other's. So a domain has a name that no other
-//! has, and holds a lock of that name; whoever opens a domain removes the files whose lock is free.
+//! has, and holds a lock of that name. Opening a domain removes the files whose lock no process holds.
 
 use std::fs::{self, File};
 use std::io;
@@ -49,7 +49,7 @@ impl ShmFiles {
 
 impl Drop for ShmFiles {
     fn drop(&mut self) {
-        // The lock is held, so that nobody takes the name for a killed process's; what fails is removed by the next process.
+        // This process still holds the lock, so no other removes the files meanwhile. What it cannot remove, the next one does.
         let _ = remove(&self.folder, &self.name);
     }
 }

@@ -77,9 +77,8 @@ struct Place {
 impl Place {
     fn take(places: &Arc<Places>, address: IpAddr) -> Self {
         let given_up = Arc::new(Notify::new());
-        let taken = lock(places).take(address, Arc::clone(&given_up));
-        let (number, of_another) = taken;
-        // The permit is kept for a connection that has not begun to wait for it.
+        let (number, of_another) = lock(places).take(address, Arc::clone(&given_up));
+        // A connection that does not wait for it yet finds the notice later.
         of_another.iter().for_each(|end| end.notify_one());
         Self { places: Arc::clone(places), number, given_up }
     }

@@ -75,7 +75,7 @@ pub(crate) async fn relay(
     // A program may read as late as it likes.
     let mut inwards = std::pin::pin!(pass(&mut from_peer, &mut to_program, Duration::MAX));
     tokio::select! {
-        // Whoever takes nothing more may have answered before: it refused what it did not read.
+        // A side that takes no more bytes may have answered already: it has refused what it did not read.
         _ = &mut outwards => {
             let _ = timeout(LINGER, inwards).await;
         }
